@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from penaltylab.engine.run import decode as decode
     from penaltylab.params import Params as Params
     from penaltylab.traces.read import read_trace as read_trace
-    from penaltylab.traces.record import record as record
+    from penaltylab.study.recording import record as record
     from penaltylab.traces.stalls import find_stalls as find_stalls
     from penaltylab.traces.timeline import plot_timelines as plot_timelines
 
@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "Params": "penaltylab.params",
     "decode": "penaltylab.engine.run",
-    "record": "penaltylab.traces.record",
+    "record": "penaltylab.study.recording",
     "read_trace": "penaltylab.traces.read",
     "find_stalls": "penaltylab.traces.stalls",
     "plot_timelines": "penaltylab.traces.timeline",
