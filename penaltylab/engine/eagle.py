@@ -1,0 +1,66 @@
+"""EagleDraftInput: the speculative decode path, in which a launch is a round of draft, verify and draft-extend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from penaltylab.devices import is_pin_memory_available
+from penaltylab.engine.models import MarkovDraft, MarkovModel
+from penaltylab.engine.sampler import verify
+
+if TYPE_CHECKING:
+    from penaltylab.engine.batch import ScheduleBatch
+    from penaltylab.engine.sampling import SamplingBatchInfo
+
+
+@dataclass(frozen=True)
+class EagleDraftInput:
+    """Rounds of `draft_tokens` = k proposals, so of k + 1 verify positions."""
+
+    draft_tokens: int
+
+    def prepare_for_decode(self, batch: ScheduleBatch) -> None:
+        """Count in the penalties the last token that the host knows, then allot cache entries for this round and the next.
+
+        A relaxed version of penalties, in upstream's words: of a round only the last accepted token is counted, so with mean
+        accept length L the frequency penalty is about 1/L of its nominal value, and min_new_tokens counts rounds.
+        """
+        if batch.sampling_info.penalizer_orchestrator.is_required:
+            batch.cumulate_penalty_output_tokens()
+        # The host does not know yet how much the running round accepts, so it reserves for two rounds from what it knows.
+        reserve = 2 * (self.draft_tokens + 1)
+        cur_kv_lens = [req.kv_allocated_len for req in batch.reqs]
+        for req in batch.reqs:
+            req.kv_allocated_len = max(req.kv_allocated_len, req.kv_committed_len + reserve)
+        nxt_kv_lens = [req.kv_allocated_len for req in batch.reqs]
+        kv_lens = torch.tensor(
+            [cur_kv_lens, nxt_kv_lens], dtype=torch.int64, pin_memory=is_pin_memory_available(batch.device)
+        ).to(batch.device, non_blocking=True)
+        cur, nxt = kv_lens.unsqueeze(2).unbind(0)
+        positions = torch.minimum(cur + torch.arange(reserve, device=batch.device), nxt - 1)
+        batch.req_to_token_pool.write(batch.req_pool_indices, positions)
+
+    def draft(
+        self, model: MarkovDraft, last_tokens: torch.Tensor, keys: torch.Tensor, positions: torch.Tensor
+    ) -> torch.Tensor:
+        """k proposals after `last_tokens` (batch,), as int64 (batch, k)."""
+        return model.propose(last_tokens, keys, positions, self.draft_tokens)
+
+    def verify(
+        self,
+        model: MarkovModel,
+        last_tokens: torch.Tensor,
+        drafts: torch.Tensor,
+        info: SamplingBatchInfo,
+        keys: torch.Tensor,
+        positions: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tokens (batch, k + 1) and accept lengths (batch,). All positions see one state of the penalties, as upstream's do."""
+        verify_positions = self.draft_tokens + 1
+        input_ids = torch.cat([last_tokens.unsqueeze(1), drafts], dim=1)
+        logits = model.forward(input_ids.view(-1))
+        info.apply_logits_bias(logits, repeat=verify_positions)
+        return verify(logits.view(len(last_tokens), verify_positions, -1), drafts, info, keys, positions)

@@ -1,0 +1,3 @@
+"""The four penalties of sglang's `penaltylib`, under one orchestrator."""
+
+from penaltylab.penalties.orchestrator import BatchedPenalizerOrchestrator as BatchedPenalizerOrchestrator

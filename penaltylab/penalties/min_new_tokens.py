@@ -1,0 +1,42 @@
+"""Minimum length: a token that would end the request is forbidden while too few have been generated."""
+
+from __future__ import annotations
+
+import torch
+
+from penaltylab.engine.request import Req
+from penaltylab.penalties.penalizer import BatchedPenalizer
+
+
+class BatchedMinNewTokensPenalizer(BatchedPenalizer):
+    """State: the minimum and the length so far (batch, 1), int32, and -inf at the stop tokens (batch, vocab), float32.
+
+    It counts calls, not tokens: in speculative decoding one call is a round, however many tokens that accepted.
+    """
+
+    state_names = ("min_new_tokens", "stop_token_penalties", "len_output_tokens")
+
+    @staticmethod
+    def wants(req: Req) -> bool:
+        return req.sampling_params.min_new_tokens > 0
+
+    def _prepare(self) -> None:
+        orchestrator = self.orchestrator
+        self.min_new_tokens = orchestrator.column(lambda req: req.sampling_params.min_new_tokens, dtype=torch.int32)
+        self.len_output_tokens = torch.zeros_like(self.min_new_tokens)
+        ids = [[row, token] for row, req in enumerate(orchestrator.reqs()) for token in sorted(req.stop_ids())]
+        rows, tokens = orchestrator.to_device(ids, torch.int64).unbind(1)
+        self.stop_token_penalties = orchestrator.full(0.0)
+        self.stop_token_penalties[rows, tokens] = float("-inf")
+
+    def _cumulate(self, output_ids: torch.Tensor) -> None:
+        self.len_output_tokens += 1
+
+    def _apply(self, penalties: torch.Tensor) -> None:
+        too_short = self.len_output_tokens < self.min_new_tokens
+        if self.orchestrator.min_tokens_mask == "where":
+            penalties.add_(torch.where(too_short, self.stop_token_penalties, 0.0))
+        else:
+            # What sglang did before #28397: a boolean index has a data-dependent shape, so the host waits for the stream.
+            mask = too_short.expand_as(penalties)
+            penalties[mask] += self.stop_token_penalties[mask]
