@@ -1,6 +1,7 @@
 """The only module outside `emu/` that knows which kind of device it is on.
 
-Everything else is written against PyTorch's device-agnostic interface (`torch.get_device_module(device)`) and these functions.
+Everything else is written against PyTorch's device-agnostic interface (`torch.get_device_module(device)`) and these
+functions.
 """
 
 import math
@@ -15,12 +16,17 @@ from penaltylab.errors import InputError
 
 
 def resolve(name: str = "auto") -> torch.device:
-    """The device that `name` (`auto`, `emu` or `cuda`) stands for: `auto` is the GPU where there is one, else the emulated device."""
+    """The device that `name` (`auto`, `emu` or `cuda`) stands for.
+
+    `auto` is the GPU where there is one, else the emulated device.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() and os.environ.get("PENALTYLAB_EMU") != "1" else "emu"
     if name == "cuda":
         if not torch.cuda.is_available():
-            raise InputError("device 'cuda': this PyTorch sees no CUDA or ROCm device; use --device emu, or see `penaltylab doctor`")
+            raise InputError(
+                "device 'cuda': this PyTorch sees no CUDA or ROCm device; use --device emu, or see `penaltylab doctor`"
+            )
         return torch.device("cuda", torch.cuda.current_device())
     if name == "emu":
         from penaltylab import emu
@@ -36,7 +42,10 @@ def is_emulated(device: torch.device) -> bool:
 
 
 def configure(device: torch.device, machine: str, host_time: str) -> None:
-    """Start afresh: on emu a new virtual device of `machine` with its clock at 0; on cuda wait until the device is idle."""
+    """Start afresh.
+
+    On emu a new virtual device of `machine` with its clock at 0; on cuda wait until the device is idle.
+    """
     if is_emulated(device):
         from penaltylab import emu
 
@@ -88,7 +97,7 @@ def blocked_us(device: torch.device) -> float:
 
 
 def hazards(device: torch.device) -> list[Any]:
-    """The missing happens-before edges that the emulated device caught since `configure`; none on cuda, which catches none."""
+    """The missing happens-before edges that the emulated device caught since `configure`; on cuda always none."""
     if is_emulated(device):
         from penaltylab import emu
 

@@ -20,7 +20,13 @@ class Params(Struct, frozen=True, kw_only=True):
 
     path: Literal["normal", "eagle"] = "normal"
     h2d: Literal[
-        "pinned_async", "blocking", "pageable_async", "pinned_blocking", "pinned_ring", "device_resident", "pinned_reuse_unsafe"
+        "pinned_async",
+        "blocking",
+        "pageable_async",
+        "pinned_blocking",
+        "pinned_ring",
+        "device_resident",
+        "pinned_reuse_unsafe",
     ] = "pinned_async"
     barrier: Literal["coarse", "read_done", "none"] = "coarse"
     accounting: Literal["upstream"] = "upstream"
@@ -60,7 +66,7 @@ class Params(Struct, frozen=True, kw_only=True):
             raise InputError(f"warmup={params.warmup}: must be less than steps={params.steps}, of which it is a part")
         if params.draft_share + params.extend_share >= 1:
             raise InputError(
-                f"draft_share={params.draft_share:g} and extend_share={params.extend_share:g}: together they must leave time to verify"
+                f"draft_share={params.draft_share:g}, extend_share={params.extend_share:g}: they leave no time to verify"
             )
         return params
 
@@ -72,7 +78,9 @@ class Params(Struct, frozen=True, kw_only=True):
         try:
             result = msgspec.convert(value, hint, strict=False)
         except msgspec.ValidationError as error:
-            choices = f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else str(error).split(" - at")[0]
+            choices = (
+                f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else str(error).split(" - at")[0]
+            )
             raise InputError(f"{name}={value!r}: {choices}") from None
         if isinstance(result, float) and not math.isfinite(result):
             raise InputError(f"{name}={value!r}: expected a finite number")

@@ -53,7 +53,10 @@ class BatchContext:
 
 
 class ScheduleBatch:
-    """A batch, in upstream's attributes. All tensors are new ones after each change: a launch that runs may read the old."""
+    """A batch, in upstream's attributes.
+
+    All tensors are new ones after each change: a launch that runs may read the old.
+    """
 
     def __init__(self, reqs: list[Req], context: BatchContext, spec_info: EagleDraftInput | None = None) -> None:
         self.reqs = reqs
@@ -75,7 +78,12 @@ class ScheduleBatch:
             req.req_pool_idx = self.req_to_token_pool.free_slots.pop(0)
             req.kv_committed_len = req.kv_allocated_len = len(req.origin_input_ids)
         columns = [
-            [req.req_pool_idx, len(req.origin_input_ids), request_key(self.context.seed, req.rid), req.origin_input_ids[-1]]
+            [
+                req.req_pool_idx,
+                len(req.origin_input_ids),
+                request_key(self.context.seed, req.rid),
+                req.origin_input_ids[-1],
+            ]
             for req in self.reqs
         ]
         on_device = self._copy(list(map(list, zip(*columns, strict=True))), torch.int64)
@@ -94,10 +102,10 @@ class ScheduleBatch:
     def cumulate_penalty_output_tokens(self) -> None:
         """Count each request's last token in the penalties: the method that both decode paths share since #28500.
 
-        The last token is the one that the host knows. Under overlap the result of the launch that is running is not processed
-        yet, so the history is one step late, and the first token counted is the last of the prompt. After a prefill between two
-        decode launches the host knows two tokens more, of which only the last is counted; with the next launch it knows no
-        other, and that token is counted again.
+        The last token is the one that the host knows. Under overlap the result of the launch that is running is not
+        processed yet, so the history is one step late, and the first token counted is the last of the prompt. After a
+        prefill between two decode launches the host knows two tokens more, of which only the last is counted; with the
+        next launch it knows no other, and that token is counted again.
         """
         latest_output_ids = self.context.h2d(self)
         self.sampling_info.penalizer_orchestrator.cumulate_output_tokens(latest_output_ids)

@@ -23,14 +23,15 @@ class EagleDraftInput:
     draft_tokens: int
 
     def prepare_for_decode(self, batch: ScheduleBatch) -> None:
-        """Count in the penalties the last token that the host knows, then allot cache entries for this round and the next.
+        """Count the last token that the host knows, then allot cache entries for this round and the next.
 
-        A relaxed version of penalties, in upstream's words: of a round only the last accepted token is counted, so with mean
-        accept length L the frequency penalty is about 1/L of its nominal value, and min_new_tokens counts rounds.
+        A relaxed version of penalties, in upstream's words: of a round only the last accepted token is counted, so with
+        mean accept length L the frequency penalty is about 1/L of its nominal value, and min_new_tokens counts rounds.
         """
         if batch.sampling_info.penalizer_orchestrator.is_required:
             batch.cumulate_penalty_output_tokens()
-        # The host does not know yet how much the running round accepts, so it reserves for two rounds from what it knows.
+        # The host does not know yet how much the running round accepts, so it reserves for two rounds from what it
+        # knows.
         reserve = 2 * (self.draft_tokens + 1)
         cur_kv_lens = [req.kv_allocated_len for req in batch.reqs]
         for req in batch.reqs:
@@ -58,7 +59,10 @@ class EagleDraftInput:
         keys: torch.Tensor,
         positions: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens (batch, k + 1) and accept lengths (batch,). All positions see one state of the penalties, as upstream's do."""
+        """Tokens (batch, k + 1) and accept lengths (batch,).
+
+        All positions see one state of the penalties, as upstream's do.
+        """
         verify_positions = self.draft_tokens + 1
         input_ids = torch.cat([last_tokens.unsqueeze(1), drafts], dim=1)
         logits = model.forward(input_ids.view(-1))

@@ -1,6 +1,7 @@
 """The ways to get the last output tokens onto the device: what sglang did, what it does, and what else could be done.
 
-Each strategy takes a batch and returns `latest_output_ids`, int64 (batch,), on the current stream. All return the same tokens.
+Each strategy takes a batch and returns `latest_output_ids`, int64 (batch,), on the current stream. All return the same
+tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def last_tokens(batch: ScheduleBatch) -> list[int]:
 
 
 def blocking(batch: ScheduleBatch) -> torch.Tensor:
-    """sglang 0.5.13: the copy, then a synchronization of the current stream, behind everything that stream waits for."""
+    """sglang 0.5.13.
+
+    The copy, then a synchronization of the current stream, behind everything that stream waits for.
+    """
     return torch.tensor(last_tokens(batch), dtype=torch.int64, device=batch.device)
 
 
@@ -89,7 +93,8 @@ class PinnedReuseUnsafe:
 class DeviceResident:
     """Ours: no copy. The token that the host would send is still on the device, in the FutureMap.
 
-    Under overlap the host knows the result of the launch before the last, which is `previous`; without overlap that of the last.
+    Under overlap the host knows the result of the launch before the last, which is `previous`; without overlap that of
+    the last.
     """
 
     def __init__(self, future_map: FutureMap, overlap: bool) -> None:

@@ -5,35 +5,41 @@ import torch
 
 from penaltylab.engine.noise import uniform
 
-CONTEXTS = 8  # so few that unpenalised decoding soon repeats itself, and penalties show
+CONTEXTS = 16  # so few that unpenalised decoding soon repeats itself, and penalties show
+UNSURE_EVERY = 4  # one context in so many has no clear favourite: there a penalty changes the token, elsewhere hardly
 LOGIT_STEP = 1 / 64  # dyadic, as the penalties of the scenarios are: sums are exact in float32
 AGREE = 3
 
 
 class MarkovModel:
-    """Next-token logits are a function of the last token alone.
+    """Next-token logits are a function of the last token alone: of its remainder modulo 16, its context.
 
-    Row r is one permuted ramp of distinct multiples of 1/64, rotated by r; a view of overlapping windows stands for the
-    (vocab, vocab) table. Greedy tokens are therefore equal, to the bit, on every device.
+    A row is one permuted ramp of distinct multiples of 1/64, rotated so that its favourite leads to the next context;
+    most contexts raise their favourite's logit fourfold. A view of overlapping windows stands for the (vocab, vocab)
+    table. Greedy tokens are therefore equal, to the bit, on every device.
     """
 
     def __init__(self, vocab_size: int, seed: int, device: torch.device) -> None:
-        order = np.random.default_rng(seed).permutation(vocab_size)
-        ramp = torch.tensor((order - vocab_size // 2) * LOGIT_STEP, dtype=torch.float32)
-        self.windows = torch.cat([ramp, ramp]).to(device).unfold(0, vocab_size, 1)
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(vocab_size)
+        unsure = (order - vocab_size // 2) * LOGIT_STEP
+        sure = np.where(order == vocab_size - 1, 4 * unsure.max(), unsure)
+        ramps = torch.tensor(np.concatenate([unsure, unsure, sure, sure]), dtype=torch.float32)
+        contexts = np.arange(CONTEXTS)
+        favourites = (contexts + 1) % CONTEXTS + CONTEXTS * rng.integers(0, vocab_size // CONTEXTS, CONTEXTS)
+        rows = (order.argmax() - favourites) % vocab_size + np.where(contexts % UNSURE_EVERY, 2 * vocab_size, 0)
         self.vocab_size = vocab_size
-        self.top = int(order.argmax())
+        self.windows = ramps.to(device).unfold(0, vocab_size, 1)
+        self.rows = torch.tensor(rows).to(device)
+        self.favourites = torch.tensor(favourites).to(device)
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Logits (n, vocab), float32, after each of `input_ids` (n,), int64."""
-        return self.windows[self._row(input_ids)]
+        return self.windows[self.rows[input_ids % CONTEXTS]]
 
     def next_token(self, input_ids: torch.Tensor) -> torch.Tensor:
         """The argmax of each unpenalised row, without the row."""
-        return (self.top - self._row(input_ids)) % self.vocab_size
-
-    def _row(self, input_ids: torch.Tensor) -> torch.Tensor:
-        return (input_ids % CONTEXTS) * (self.vocab_size // CONTEXTS)
+        return self.favourites[input_ids % CONTEXTS]
 
 
 class MarkovDraft:
@@ -44,7 +50,7 @@ class MarkovDraft:
         self.accept_rate = accept_rate
 
     def propose(self, last_tokens: torch.Tensor, keys: torch.Tensor, positions: torch.Tensor, k: int) -> torch.Tensor:
-        """k proposals after each of `last_tokens` (batch,), int64 (batch, k); the first stands at `positions` (batch,)."""
+        """k proposals after `last_tokens` (batch,), int64 (batch, k); the first stands at `positions` (batch,)."""
         where = positions.unsqueeze(1) + torch.arange(k, device=positions.device)
         misses = (uniform(keys.unsqueeze(1), where, AGREE) >= self.accept_rate).to(torch.int64)
         tokens, token = [], last_tokens

@@ -1,6 +1,6 @@
 """Random numbers that depend on what they are for, and on nothing else.
 
-Keyed by seed, request and position, so that a request draws the same numbers whatever batch it is in and however it travels.
+Keyed by seed, request and position: a request draws the same numbers whatever batch it is in, whenever it is launched.
 """
 
 import torch
@@ -15,8 +15,11 @@ def request_key(seed: int, rid: int) -> int:
 
 
 def uniform(keys: torch.Tensor, positions: torch.Tensor, salt: int = 0) -> torch.Tensor:
-    """Uniform float64 in [0, 1) for each pair of int64 `keys` and `positions` (broadcast together); `salt` names the purpose."""
-    bits = keys * _KEY + positions * _POSITION + salt * _MIX
+    """Uniform float64 in [0, 1) for each pair of int64 `keys` and `positions`, broadcast together.
+
+    `salt`, a small number, tells purposes apart.
+    """
+    bits = keys * _KEY + positions * _POSITION + (salt << 40)
     for shift in (29, 32):
         bits = (bits ^ ((bits >> shift) & ((1 << (64 - shift)) - 1))) * _MIX
     return ((bits >> 11) & ((1 << 53) - 1)).to(torch.float64) / (1 << 53)

@@ -45,7 +45,10 @@ class FutureMap:
         self.publish_ready.record()
 
     def resolve_seq_lens_cpu(self) -> torch.Tensor:
-        """All slots' published lengths on the host, int64 (slots,). The host waits for the verify that publishes them."""
+        """All slots' published lengths on the host, int64 (slots,).
+
+        The host waits for the verify that publishes them.
+        """
         with self.meter.section("resolve_seq_lens_cpu"), self._module.stream(self.lens_stream):
             self.lens_stream.wait_event(self.publish_ready)
             self.new_seq_lens_cpu.copy_(self.new_seq_lens_buf, non_blocking=True)

@@ -26,7 +26,10 @@ class Tokenizer:
 
 @dataclass(eq=False, slots=True)
 class Req:
-    """One request. `rid` keys its random draws; `arrival` is the number of the launch from which it may be prefilled."""
+    """One request.
+
+    `rid` keys its random draws; `arrival` is the number of the launch from which it may be prefilled.
+    """
 
     rid: int
     origin_input_ids: list[int]

@@ -48,7 +48,10 @@ def decode(requests: list[Req] | None = None, **given: Any) -> Decode:
 
 
 def run(params: Params, requests: list[Req] | None = None, annotate: bool = False, **seams: Any) -> Decode:
-    """`decode` for parameters that exist already. `annotate` names the sections in a profiler's trace; `seams`: see Scheduler."""
+    """`decode` for parameters that exist already.
+
+    `annotate` names the sections in a profiler's trace; `seams`: see Scheduler.
+    """
     device = devices.resolve(params.device)
     devices.configure(device, params.machine, params.host_time)
     reqs = make_requests(params) if requests is None else requests

@@ -22,12 +22,12 @@ def verify(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Verify `drafts` (batch, k) against the target's `logits` (batch, k + 1, vocab).
 
-    Returns the tokens (batch, k + 1), of which the first accept length count, and the accept lengths (batch,), the bonus token
-    included. Greedy: a draft is accepted while it is the argmax. With temperature: speculative sampling (Leviathan et al. 2023)
-    for a draft model that proposes one token with certainty, which leaves the target's distribution unchanged: accept it with
-    its probability, else draw from the others.
+    Returns the tokens (batch, k + 1), of which the first accept length count, and the accept lengths (batch,), the
+    bonus token included. Greedy: a draft is accepted while it is the argmax. With temperature: speculative sampling
+    (Leviathan et al. 2023) for a draft model that proposes one token with certainty, which leaves the target's
+    distribution unchanged: accept it with its probability, else draw from the others.
     """
-    batch, k = drafts.shape
+    k = drafts.shape[1]
     tokens = torch.argmax(logits, dim=-1)
     accepted = tokens[:, :k] == drafts
     if not info.is_all_greedy:

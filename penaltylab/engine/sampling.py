@@ -25,7 +25,7 @@ class SamplingBatchInfo:
     acc_scaling_penalties: torch.Tensor | None = None
 
     def update_penalties(self) -> None:
-        """Materialise the penalties in tensors of their own, which later writes to the penalizers' state do not reach."""
+        """Materialise the penalties in tensors that later writes to the penalizers' state do not reach."""
         orchestrator = self.penalizer_orchestrator
         if orchestrator is None or not orchestrator.is_required:
             self.acc_additive_penalties = self.acc_scaling_penalties = None

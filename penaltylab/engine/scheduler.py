@@ -1,4 +1,7 @@
-"""The overlap scheduler: while one launch runs, the host prepares the next and processes the result of the one before."""
+"""The overlap scheduler.
+
+While one launch runs, the host prepares the next and processes the result of the one before.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,17 @@ class Launch:
 
 @dataclass
 class Counts:
-    """What the processed results of decode launches add up to: kept tokens a step, accept lengths by step and request."""
+    """What the processed results of decode launches add up to.
+
+    Kept tokens a step, accept lengths by step and request.
+    """
 
     tokens: dict[int, int] = field(default_factory=dict)
     accept_lens: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 class Scheduler:
-    """Runs `reqs` to their ends or for `params.steps` decode launches, on a schedule stream, a forward stream and a copy stream.
+    """Runs `reqs` to their ends or for `params.steps` decode launches, on schedule, forward and copy streams.
 
     `batch_class` and `make_orchestrator` let somebody else's penalties run in this loop.
     """
@@ -135,7 +141,10 @@ class Scheduler:
 
     @section("run_batch")
     def run_batch(self, batch: ScheduleBatch) -> GenerationBatchResult:
-        """Launch `batch` on the forward stream. On eagle the host first waits for the lengths that the last round published."""
+        """Launch `batch` on the forward stream.
+
+        On eagle the host first waits for the lengths that the last round published.
+        """
         decode = batch.forward_mode is ForwardMode.DECODE
         if decode and batch.spec_info is not None and self.params.seq_lens_sync:
             self.future_map.resolve_seq_lens_cpu()
@@ -186,6 +195,10 @@ class Scheduler:
     def _longest(self, reqs: list[Req]) -> int:
         """Enough token positions a slot for the longest request, with what a round writes ahead."""
         reserve = self.params.draft_tokens + 1 if self.params.path == "eagle" else 1
-        return max(
-            len(req.origin_input_ids) + min(req.sampling_params.max_new_tokens, self.params.steps * reserve) for req in reqs
-        ) + 4 * reserve
+        return (
+            max(
+                len(req.origin_input_ids) + min(req.sampling_params.max_new_tokens, self.params.steps * reserve)
+                for req in reqs
+            )
+            + 4 * reserve
+        )

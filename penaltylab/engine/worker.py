@@ -47,7 +47,8 @@ class Worker:
         future_map.advance()
         prefill = batch.forward_mode is ForwardMode.EXTEND
         input_ids = batch.input_ids if prefill else future_map.gather(slots)
-        # A paged attention reads where the tokens' cache entries are; the Markov model has no attention, the read stays.
+        # A paged attention reads where the tokens' cache entries are; the Markov model has no attention, the read
+        # stays.
         page_table = batch.req_to_token_pool.req_to_token[slots]
         with self.meter.section("copy_for_forward"):
             info = batch.sampling_info.copy_for_forward()

@@ -1,31 +1,35 @@
 """The requests of a run, drawn from a scenario file and a seed."""
 
 from random import Random
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from penaltylab.engine.request import Req, SamplingParams, Tokenizer
 from penaltylab.errors import InputError
 from penaltylab.params import Params, read_scenario
 
-Span = Annotated[list[int], Meta(min_length=2, max_length=2)]
+Span = tuple[int, int]
+Turns = tuple[float, ...]
 UNBOUNDED = 2**31
 
 
 class Group(Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[group]]` of a scenario: `per_slot` requests for each slot of the batch; spans are inclusive, lists are taken in turn."""
+    """One `[[group]]` of a scenario.
+
+    `per_slot` requests for each slot of the batch; spans are inclusive, lists taken in turn.
+    """
 
     per_slot: int = 1
     first_arrival: int = 0
     arrival_every: int = 0
-    prompt_len: Span = [8, 8]
-    max_new_tokens: Span = [UNBOUNDED, UNBOUNDED]
-    min_new_tokens: Span = [0, 0]
-    frequency_penalty: list[float] = [0.0]
-    presence_penalty: list[float] = [0.0]
-    repetition_penalty: list[float] = [1.0]
+    prompt_len: Span = (8, 8)
+    max_new_tokens: Span = (UNBOUNDED, UNBOUNDED)
+    min_new_tokens: Span = (0, 0)
+    frequency_penalty: Turns = (0.0,)
+    presence_penalty: Turns = (0.0,)
+    repetition_penalty: Turns = (1.0,)
     eos_every: int = 0  # one token id in so many ends a request; 0: none does
 
 
@@ -37,7 +41,9 @@ def make_requests(params: Params) -> list[Req]:
         group = _group(params.scenario, table)
         for index in range(group.per_slot * params.batch_size):
             late = max(0, index - params.batch_size + 1)
-            reqs.append(_request(len(reqs), group, index, group.first_arrival + late * group.arrival_every, params, random))
+            reqs.append(
+                _request(len(reqs), group, index, group.first_arrival + late * group.arrival_every, params, random)
+            )
     return sorted(reqs, key=lambda req: req.arrival)
 
 
@@ -49,7 +55,7 @@ def _group(scenario: str, table: dict[str, Any]) -> Group:
 
 
 def _request(rid: int, group: Group, index: int, arrival: int, params: Params, random: Random) -> Req:
-    def turn(values: list[float]) -> float:
+    def turn(values: Turns) -> float:
         return values[index % len(values)]
 
     vocab = params.vocab_size

@@ -37,6 +37,7 @@ class BatchedMinNewTokensPenalizer(BatchedPenalizer):
         if self.orchestrator.min_tokens_mask == "where":
             penalties.add_(torch.where(too_short, self.stop_token_penalties, 0.0))
         else:
-            # What sglang did before #28397: a boolean index has a data-dependent shape, so the host waits for the stream.
+            # What sglang did before #28397: a boolean index has a data-dependent shape, so the host waits for the
+            # stream.
             mask = too_short.expand_as(penalties)
             penalties[mask] += self.stop_token_penalties[mask]

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from penaltylab.engine.batch import ScheduleBatch
     from penaltylab.engine.request import Req
 
-# A fixed order. sglang holds a set of classes, whose order, and with it repetition before or after frequency, varies by process.
+# A fixed order. sglang holds a set of classes, whose order, and with it repetition before or after frequency, varies by
+# process.
 PENALIZERS: tuple[type[BatchedPenalizer], ...] = (
     BatchedFrequencyPenalizer,
     BatchedPresencePenalizer,
@@ -58,7 +59,7 @@ class BatchedPenalizerOrchestrator:
                 penalizer.apply(penalties)
 
     def accumulate_scaling_penalties(self) -> torch.Tensor | None:
-        """The product of all multiplicative penalties, shape (batch, vocab), as a new tensor; None if there are none."""
+        """The product of all multiplicative penalties, shape (batch, vocab), as a new tensor; None if none is active."""
         active = [p for p in self.penalizers.values() if p.is_multiplicative and p.is_prepared]
         if not active:
             return None
@@ -77,7 +78,10 @@ class BatchedPenalizerOrchestrator:
             apply_scaling_penalties(logits, scaling.repeat_interleave(repeat, dim=0))
 
     def filter(self, keep_indices: torch.Tensor) -> None:
-        """Keep the rows `keep_indices`; the batch's `reqs` are those kept already. What nobody wants any more is released."""
+        """Keep the rows `keep_indices`; the batch's `reqs` are those kept already.
+
+        What nobody wants any more is released.
+        """
         if not self.is_required:
             return
         if len(keep_indices) == 0:
@@ -92,7 +96,10 @@ class BatchedPenalizerOrchestrator:
                 penalizer.teardown()
 
     def merge(self, theirs: BatchedPenalizerOrchestrator) -> None:
-        """Append the rows of `theirs`. Call it before either batch's `reqs` change: an unprepared side prepares from them."""
+        """Append the rows of `theirs`.
+
+        Call it before either batch's `reqs` change: an unprepared side prepares from them.
+        """
         if not self.is_required and not theirs.is_required:
             return
         self.is_required = True

@@ -1,4 +1,7 @@
-"""Repetition: the logit of a generated token is divided by the coefficient where positive, multiplied where negative."""
+"""Repetition.
+
+The logit of a generated token is divided by the coefficient where positive, multiplied where negative.
+"""
 
 from __future__ import annotations
 
