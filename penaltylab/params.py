@@ -29,7 +29,7 @@ class Params(Struct, frozen=True, kw_only=True):
         "pinned_reuse_unsafe",
     ] = "pinned_async"
     barrier: Literal["coarse", "read_done", "none"] = "coarse"
-    accounting: Literal["upstream"] = "upstream"
+    accounting: Literal["upstream", "exact"] = "upstream"
     overlap: bool = True
     seq_lens_sync: bool = True
     min_tokens_mask: Literal["where", "boolean_index"] = "where"
@@ -61,12 +61,19 @@ class Params(Struct, frozen=True, kw_only=True):
         bundles = _scenario_bundle(own.get("scenario", "steady"))
         if own.get("revision"):
             bundles |= _revision_bundle(own["revision"], own.get("path", bundles.get("path", "normal")))
-        params = cls(**({name: cls._convert(name, value) for name, value in bundles.items()} | own))
+        own = {name: cls._convert(name, value) for name, value in bundles.items()} | own
+        if own.get("accounting") == "exact":
+            own = {"h2d": "device_resident"} | own
+        params = cls(**own)
+        if params.accounting == "exact" and params.h2d != "device_resident":
+            raise InputError(
+                f"h2d={params.h2d!r}: accounting='exact' counts on the device and takes device_resident only"
+            )
         if params.warmup >= params.steps:
             raise InputError(f"warmup={params.warmup}: must be less than steps={params.steps}, of which it is a part")
         if params.draft_share + params.extend_share >= 1:
             raise InputError(
-                f"draft_share={params.draft_share:g}, extend_share={params.extend_share:g}: they leave no time to verify"
+                f"draft_share={params.draft_share:g}, extend_share={params.extend_share:g}: no time is left to verify"
             )
         return params
 

@@ -16,6 +16,7 @@ from penaltylab.engine.meter import Meter, section
 from penaltylab.engine.noise import request_key
 from penaltylab.engine.request import Req
 from penaltylab.engine.sampling import SamplingBatchInfo
+from penaltylab.penalties.exact import SlotPenalties
 
 
 class ForwardMode(Enum):
@@ -50,6 +51,7 @@ class BatchContext:
     h2d: H2D
     make_orchestrator: Callable[[ScheduleBatch], Any]
     meter: Meter
+    slot_penalties: SlotPenalties | None  # the state of exact accounting
 
 
 class ScheduleBatch:
@@ -71,6 +73,7 @@ class ScheduleBatch:
         self.seq_lens: torch.Tensor
         self.noise_keys: torch.Tensor
         self.sampling_info: SamplingBatchInfo
+        self.penalty_settings: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def prepare_for_extend(self) -> None:
         """Give the requests slots, bring what a prefill needs to the device, and set up their sampling state."""
@@ -97,6 +100,8 @@ class ScheduleBatch:
             vocab_size=self.context.vocab_size,
             penalizer_orchestrator=self.context.make_orchestrator(self),
         )
+        if self.context.slot_penalties is not None:
+            self.penalty_settings = self.context.slot_penalties.settings(self.reqs)
 
     @section("cumulate_penalty_output_tokens")
     def cumulate_penalty_output_tokens(self) -> None:
@@ -114,6 +119,8 @@ class ScheduleBatch:
     def prepare_for_decode(self) -> None:
         """On the schedule stream: the penalties, and the cache entries of the tokens that this launch writes."""
         self.forward_mode = ForwardMode.DECODE
+        for req in self.reqs:
+            req.decode_batch_idx += 1
         if self.spec_info is not None:
             self.spec_info.prepare_for_decode(self)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ from penaltylab.engine.sampler import verify
 if TYPE_CHECKING:
     from penaltylab.engine.batch import ScheduleBatch
     from penaltylab.engine.sampling import SamplingBatchInfo
+
+# Penalises logits (batch, positions, vocab) in place; with drafts (batch, positions - 1) in a verify, None elsewhere.
+Penalise = Callable[[torch.Tensor, torch.Tensor | None], None]
 
 
 @dataclass(frozen=True)
@@ -55,16 +59,13 @@ class EagleDraftInput:
         model: MarkovModel,
         last_tokens: torch.Tensor,
         drafts: torch.Tensor,
+        penalise: Penalise,
         info: SamplingBatchInfo,
         keys: torch.Tensor,
         positions: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens (batch, k + 1) and accept lengths (batch,).
-
-        All positions see one state of the penalties, as upstream's do.
-        """
-        verify_positions = self.draft_tokens + 1
+        """Tokens (batch, k + 1) and accept lengths (batch,) of `drafts` after `last_tokens`, by the penalised target."""
         input_ids = torch.cat([last_tokens.unsqueeze(1), drafts], dim=1)
-        logits = model.forward(input_ids.view(-1))
-        info.apply_logits_bias(logits, repeat=verify_positions)
-        return verify(logits.view(len(last_tokens), verify_positions, -1), drafts, info, keys, positions)
+        logits = model.forward(input_ids.view(-1)).view(*input_ids.shape, -1)
+        penalise(logits, drafts)
+        return verify(logits, drafts, info, keys, positions)

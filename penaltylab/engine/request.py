@@ -41,6 +41,7 @@ class Req:
     req_pool_idx: int = -1
     kv_committed_len: int = 0
     kv_allocated_len: int = 0
+    decode_batch_idx: int = 0
 
     def finished(self) -> bool:
         """Whether the host has seen the request's last token."""

@@ -44,16 +44,24 @@ class Decode:
 
 def decode(requests: list[Req] | None = None, **given: Any) -> Decode:
     """Decode `requests` (default: those of the scenario) as the parameters `given` say; see `Params`. Profiler off."""
-    return run(Params.of(**given), requests)
+    params = Params.of(**given)
+    return run(params, start(params), requests)
 
 
-def run(params: Params, requests: list[Req] | None = None, annotate: bool = False, **seams: Any) -> Decode:
-    """`decode` for parameters that exist already.
-
-    `annotate` names the sections in a profiler's trace; `seams`: see Scheduler.
-    """
+def start(params: Params) -> torch.device:
+    """The device of a run, afresh: on emu, with the clock at 0 and no hazards."""
     device = devices.resolve(params.device)
     devices.configure(device, params.machine, params.host_time)
+    return device
+
+
+def run(
+    params: Params, device: torch.device, requests: list[Req] | None = None, annotate: bool = False, **seams: Any
+) -> Decode:
+    """`decode` on a device that `start` gave.
+
+    `annotate` names sections in a profiler's trace; `seams`: see Scheduler.
+    """
     reqs = make_requests(params) if requests is None else requests
     if not reqs:
         raise InputError(f"scenario={params.scenario!r}: it has no requests")

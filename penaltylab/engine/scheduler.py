@@ -22,6 +22,7 @@ from penaltylab.engine.request import Req
 from penaltylab.engine.worker import GenerationBatchResult, Worker
 from penaltylab.params import Params
 from penaltylab.penalties import BatchedPenalizerOrchestrator
+from penaltylab.penalties.exact import SlotPenalties
 
 
 @dataclass
@@ -67,17 +68,21 @@ class Scheduler:
         self.forward_stream = self.module.Stream(device)
         self.waiting_queue = deque(reqs)
         self.future_map = FutureMap(params.batch_size, device, meter)
-        self.worker = Worker(params, device, self.future_map, meter)
+        longest = self._longest(reqs)
+        exact = params.accounting == "exact"
+        slot_penalties = SlotPenalties(params.batch_size, params.vocab_size, longest, device) if exact else None
+        self.worker = Worker(params, device, self.future_map, meter, slot_penalties)
         self.spec_info = EagleDraftInput(params.draft_tokens) if params.path == "eagle" else None
         self.context = BatchContext(
             device=device,
             vocab_size=params.vocab_size,
             seed=params.seed,
-            req_to_token_pool=ReqToTokenPool(params.batch_size, self._longest(reqs), device),
+            req_to_token_pool=ReqToTokenPool(params.batch_size, longest, device),
             h2d=make_h2d(params.h2d, device, self.future_map, params.overlap),
             make_orchestrator=make_orchestrator
-            or (lambda batch: BatchedPenalizerOrchestrator(params.vocab_size, batch, params.min_tokens_mask)),
+            or (lambda batch: BatchedPenalizerOrchestrator(params.vocab_size, batch, params.min_tokens_mask, exact)),
             meter=meter,
+            slot_penalties=slot_penalties,
         )
         self.running_batch: ScheduleBatch | None = None
         self.last_batch: ScheduleBatch | None = None

@@ -9,12 +9,14 @@ import torch
 
 from penaltylab import devices
 from penaltylab.engine.batch import ForwardMode, ScheduleBatch
+from penaltylab.engine.eagle import Penalise
 from penaltylab.engine.meter import Meter
 from penaltylab.engine.models import MarkovDraft, MarkovModel
 from penaltylab.engine.relay import FutureMap
 from penaltylab.engine.sampler import sample
 from penaltylab.engine.sampling import SamplingBatchInfo
 from penaltylab.params import Params
+from penaltylab.penalties.exact import SlotPenalties
 
 
 @dataclass
@@ -30,11 +32,19 @@ class GenerationBatchResult:
 class Worker:
     """Runs target and draft. `read_done` is the event after which a decode launch no longer reads shared buffers."""
 
-    def __init__(self, params: Params, device: torch.device, future_map: FutureMap, meter: Meter) -> None:
+    def __init__(
+        self,
+        params: Params,
+        device: torch.device,
+        future_map: FutureMap,
+        meter: Meter,
+        slot_penalties: SlotPenalties | None,
+    ) -> None:
         self.params = params
         self.device = device
         self.future_map = future_map
         self.meter = meter
+        self.slot_penalties = slot_penalties
         self.module = torch.get_device_module(device)
         self.target = MarkovModel(params.vocab_size, params.seed, device)
         self.draft = MarkovDraft(self.target, params.accept_rate)
@@ -64,6 +74,8 @@ class Worker:
 
     def _prefill(self, batch: ScheduleBatch, input_ids: torch.Tensor, info: SamplingBatchInfo) -> torch.Tensor:
         devices.busy(self.device, self.params.forward_ms, "prefill")
+        if self.slot_penalties is not None and batch.penalty_settings is not None:
+            self.slot_penalties.reset(batch.req_pool_indices, batch.penalty_settings)
         tokens = self._sample(batch, input_ids, info)
         self.future_map.seed(batch.req_pool_indices, input_ids)
         self.future_map.store(batch.req_pool_indices, tokens)
@@ -88,7 +100,10 @@ class Worker:
         devices.busy(self.device, params.forward_ms * params.draft_share, "draft")
         drafts = spec_info.draft(self.draft, input_ids, keys, seq_lens)
         devices.busy(self.device, params.forward_ms * (1 - params.draft_share - params.extend_share), "verify")
-        tokens, accept_lens = spec_info.verify(self.target, input_ids, drafts, info, keys, seq_lens)
+        tokens, accept_lens = spec_info.verify(
+            self.target, input_ids, drafts, self._penalise(batch, info), info, keys, seq_lens
+        )
+        self._count(batch, tokens, accept_lens)
         self.future_map.publish(slots, seq_lens + accept_lens)
         self._record_read_done()
         devices.busy(self.device, params.forward_ms * params.extend_share, "draft_extend")
@@ -97,8 +112,25 @@ class Worker:
 
     def _sample(self, batch: ScheduleBatch, input_ids: torch.Tensor, info: SamplingBatchInfo) -> torch.Tensor:
         logits = self.target.forward(input_ids)
-        info.apply_logits_bias(logits)
-        return sample(logits, info, batch.noise_keys, batch.seq_lens)
+        self._penalise(batch, info)(logits.unsqueeze(1), None)
+        tokens = sample(logits, info, batch.noise_keys, batch.seq_lens)
+        self._count(batch, tokens.unsqueeze(1), None)
+        return tokens
+
+    def _penalise(self, batch: ScheduleBatch, info: SamplingBatchInfo) -> Penalise:
+        exact = self.slot_penalties
+        if exact is None:
+            return lambda logits, _: info.apply_logits_bias(logits.flatten(0, 1), repeat=logits.shape[1])
+        if not exact.wanted(batch.reqs):
+            return lambda logits, _: None
+        a_round = 1 if batch.spec_info is None else batch.spec_info.draft_tokens + 1
+        launched = max(req.decode_batch_idx for req in batch.reqs)
+        seen = 0 if launched == 0 else 1 + (launched - 1) * a_round
+        return lambda logits, drafts: exact.penalise(logits, batch.req_pool_indices, seen, drafts)
+
+    def _count(self, batch: ScheduleBatch, tokens: torch.Tensor, accept_lens: torch.Tensor | None) -> None:
+        if self.slot_penalties is not None and self.slot_penalties.wanted(batch.reqs):
+            self.slot_penalties.count(batch.req_pool_indices, tokens, accept_lens)
 
     def _copy_to_cpu(
         self, tokens: torch.Tensor, accept_lens: torch.Tensor | None, keep_alive: list[Any]

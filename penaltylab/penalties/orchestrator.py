@@ -29,14 +29,21 @@ PENALIZERS: tuple[type[BatchedPenalizer], ...] = (
 
 
 class BatchedPenalizerOrchestrator:
-    """The penalizers of `batch`. `is_required` says whether any request has a penalty at all."""
+    """The penalizers of `batch`. `is_required` says whether any request has a penalty at all.
 
-    def __init__(self, vocab_size: int, batch: ScheduleBatch, min_tokens_mask: str = "where") -> None:
+    An `idle` one has no penalizers: under exact accounting the penalties are kept by slot, not by batch.
+    """
+
+    def __init__(
+        self, vocab_size: int, batch: ScheduleBatch, min_tokens_mask: str = "where", idle: bool = False
+    ) -> None:
         self.vocab_size = vocab_size
         self.batch = batch
         self.device = batch.device
         self.min_tokens_mask = min_tokens_mask
-        self.penalizers: dict[type[BatchedPenalizer], BatchedPenalizer] = {cls: cls(self) for cls in PENALIZERS}
+        self.penalizers: dict[type[BatchedPenalizer], BatchedPenalizer] = {
+            cls: cls(self) for cls in (() if idle else PENALIZERS)
+        }
         self.is_required = False
         for penalizer in self.penalizers.values():
             if penalizer.is_required():
@@ -59,7 +66,7 @@ class BatchedPenalizerOrchestrator:
                 penalizer.apply(penalties)
 
     def accumulate_scaling_penalties(self) -> torch.Tensor | None:
-        """The product of all multiplicative penalties, shape (batch, vocab), as a new tensor; None if none is active."""
+        """The product of all multiplicative penalties, shape (batch, vocab), as a new tensor; None if there is none."""
         active = [p for p in self.penalizers.values() if p.is_multiplicative and p.is_prepared]
         if not active:
             return None
