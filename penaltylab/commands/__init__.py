@@ -1,0 +1,1 @@
+"""The commands: one verb a module, imported when it is called."""

@@ -1,0 +1,1 @@
+"""The study: what runs the notebooks, what they call, and what is left behind."""
