@@ -82,7 +82,7 @@ def simulated_trace(profile: Event, log: Log, readings: list[int], metadata: dic
         retime(slices, clock, [extent(call) for call in calls.get(tid, [])] if row_pid == pid else [])
     _number_operators(rows)
     events = _host_names(profile["traceEvents"], rows, calls, pid) + name_events(log, pid, device_name)
-    events += [item.retimed_event() for slices in rows.values() for item in slices]
+    events += [item.retimed_event() for slices in rows.values() for item in slices if not _is_empty_frame(item)]
     events += _emulated_events(log, rows, calls, pid)
     return profile | {
         "deviceProperties": [{"id": 0, "name": device_name, "totalGlobalMem": machine.memory_bytes}],
@@ -105,7 +105,7 @@ def _host_rows(events: list[Event]) -> Rows:
     timed = [Slice.of(event) for event in events if event["ph"] != "M" and not is_mark(event)]
     for item in sorted(timed, key=lambda item: (item.real_start, -item.real_end)):
         event = item.event
-        if event.get("cat") == "python_function":
+        if item.is_frame:
             arguments = event["args"]
             if _EMULATOR in event["name"] or arguments["Python parent id"] in hidden:
                 hidden.add(arguments["Python id"])
@@ -114,6 +114,11 @@ def _host_rows(events: list[Event]) -> Rows:
     for slices in rows.values():
         nest([item for item in slices if item.event["ph"] == "X"])
     return rows
+
+
+def _is_empty_frame(item: Slice) -> bool:
+    """Whether this is a Python function for which virtual time had no room: hundreds may share one instant."""
+    return item.is_frame and item.start == item.end
 
 
 def _calls_by_thread(log: Log) -> Calls:

@@ -24,12 +24,19 @@ class Slice:
     real_end: int
     start: int = 0
     end: int = 0
+    start_limit: int = 0  # no later than this: a call begins there
+    end_limit: int = 0
 
     @classmethod
     def of(cls, event: dict[str, Any]) -> Self:
         """From Kineto's `ts` and `dur`; an instant has none of the latter."""
         start = to_ns(event["ts"])
         return cls(event, start, start + to_ns(event.get("dur", 0.0)))
+
+    @property
+    def is_frame(self) -> bool:
+        """Whether this is a Python function that `with_stack` recorded."""
+        return self.event.get("cat") == "python_function"
 
     def retimed_event(self) -> dict[str, Any]:
         """The event at its virtual time."""
@@ -47,15 +54,11 @@ def nest(slices: Sequence[Slice]) -> None:
         while stack and stack[-1].real_end <= item.real_start:
             stack.pop()
         while stack and stack[-1].real_end < item.real_end:
-            if not _is_python(stack[-1]) or _is_python(item):
+            if item.is_frame or not stack[-1].is_frame:
                 item.real_end = stack[-1].real_end
                 break
             stack.pop().real_end = item.real_start
         stack.append(item)
-
-
-def _is_python(item: Slice) -> bool:
-    return item.event.get("cat") == "python_function"
 
 
 def to_ns(us: float) -> int:
@@ -130,11 +133,43 @@ class ClockMap:
 
 
 def retime(slices: Sequence[Slice], clock: ClockMap, calls: Sequence[tuple[int, int]]) -> None:
-    """Give the slices of one thread their virtual extents; `calls` are those of its runtime calls, in order, in ns."""
+    """Give the slices of one thread, in order of start, their virtual extents, none of which crosses another or a call.
+
+    `calls` are the extents of the thread's runtime calls in order, none overlapping the next, in ns.
+    """
     real = np.array([(item.real_start, item.real_end) for item in slices], dtype=np.int64).reshape(-1, 2)
-    virtual = snap_to_calls(clock.virtual_ns(real), np.array(calls, dtype=np.int64).reshape(-1, 2))
-    for item, (start, end) in zip(slices, virtual.tolist(), strict=True):
+    extents = np.array(calls, dtype=np.int64).reshape(-1, 2)
+    virtual = snap_to_calls(clock.virtual_ns(real), extents)
+    starts = np.append(extents[:, 0], np.iinfo(np.int64).max)
+    limits = starts[np.searchsorted(starts, virtual)]
+    for item, (start, end), (start_limit, end_limit) in zip(slices, virtual.tolist(), limits.tolist(), strict=True):
         item.start, item.end = start, end
+        item.start_limit, item.end_limit = start_limit, end_limit
+    spread(slices)
+
+
+def spread(slices: Sequence[Slice]) -> None:
+    """Set apart by 1 ns each what fell together in virtual time, as far as there is room before the next call.
+
+    Where the host costs nothing slices have no length, and readers would stack them up instead of side by side.
+    """
+    now = -1
+    stack: list[Slice] = []
+
+    def close_until(real: float) -> None:
+        nonlocal now
+        while stack and stack[-1].real_end <= real:
+            item = stack.pop()
+            now = item.end = min(item.end_limit, max(item.end, now + 1))
+
+    for item in slices:
+        close_until(item.real_start)
+        if "dur" in item.event:
+            now = item.start = min(item.start_limit, max(item.start, now + 1))
+            stack.append(item)
+        else:
+            item.start = max(item.start, now)
+    close_until(float("inf"))
 
 
 def snap_to_calls(times: Nanoseconds, calls: Nanoseconds) -> Nanoseconds:

