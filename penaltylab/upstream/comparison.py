@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ import numpy as np
 from penaltylab.engine.run import Decode, run, start
 from penaltylab.errors import InputError
 from penaltylab.params import Params
-from penaltylab.upstream.release import load, revision_of
+from penaltylab.upstream.release import Upstream, load, revision_of
 
 SET_BY_VERSION = ("revision", "h2d", "min_tokens_mask", "accounting")
 
@@ -53,16 +55,27 @@ def compare(versions: Sequence[str], **given: Any) -> list[Row]:
     rows: list[Row] = []
     for version, params in planned:
         release = releases[version]
-        theirs = run(
+        theirs = _run_theirs(release, params)
+        ours = run(params, start(params))
+        rows.append(_row("sglang", version, release.statements[params.path].site, theirs, theirs, ours))
+        rows.append(_row("ours", version, f"h2d.py: {params.h2d}", ours, theirs, ours))
+    return rows
+
+
+def _run_theirs(release: Upstream, params: Params) -> Decode:
+    try:
+        return run(
             params,
             start(params),
             batch_class=release.batch_class(params.path, params.overlap),
             make_orchestrator=release.make_orchestrator(params.vocab_size),
         )
-        ours = run(params, start(params))
-        rows.append(_row("sglang", version, release.statements[params.path].site, theirs, theirs, ours))
-        rows.append(_row("ours", version, f"h2d.py: {params.h2d}", ours, theirs, ours))
-    return rows
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        if Path(last.filename).is_relative_to(release.folder):
+            where = f"{Path(last.filename).name}({last.lineno})"
+            raise InputError(f"sglang {release.version}: another shape than known ones: {where}: {error}") from None
+        raise
 
 
 def _row(arm: str, version: str, code: str, this: Decode, theirs: Decode, ours: Decode) -> Row:

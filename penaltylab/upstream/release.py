@@ -75,16 +75,14 @@ def load(version: str) -> Upstream:
     """
     folder = sources(version)
     package = IsolatedPackage("sglang", folder, {"sglang.srt.utils": UTILS, "sglang.srt.utils.common": UTILS})
+    names = {"torch": torch, "is_pin_memory_available": is_pin_memory_available}
     try:
         penaltylib = package.load(PENALTYLIB)
         for name in (*PENALIZERS, "BatchedPenalizerOrchestrator"):
             getattr(penaltylib, name)
+        statements = {path: find_statements(folder, path, names) for path in ("normal", "eagle")}
     except Exception as error:  # somebody else's code: whatever it raises, it is not what we know
-        raise InputError(
-            f"sglang {version}: another shape than known ones: {PENALTYLIB}: {type(error).__name__}: {error}"
-        ) from None
-    names = {"torch": torch, "is_pin_memory_available": is_pin_memory_available}
-    statements = {path: find_statements(version, folder, path, names) for path in ("normal", "eagle")}
+        raise InputError(f"sglang {version}: another shape than known ones: {type(error).__name__}: {error}") from None
     return Upstream(version, folder, penaltylib, statements)
 
 

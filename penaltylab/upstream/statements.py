@@ -11,8 +11,6 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from penaltylab.errors import InputError
-
 SCHEDULE_BATCH = "sglang/srt/managers/schedule_batch.py"
 EAGLE = "sglang/srt/speculative/eagle*.py"  # in eagle_info_v2.py up to 0.5.14, in eagle_utils.py after
 SHARED = "cumulate_penalty_output_tokens"  # the method that both paths call since 0.5.14
@@ -38,45 +36,35 @@ class Statements:
         return f"{self.file.name}({self.first_line}-{self.last_line}): {self.function}"
 
 
-def find_statements(version: str, root: Path, path: str, names: dict[str, Any]) -> Statements:
+def find_statements(root: Path, path: str, names: dict[str, Any]) -> Statements:
     """Those of decode path `path` in the sources under `root`; of globals they may use `names` alone.
 
     Before 0.5.14 they are a block of `prepare_for_decode` itself, guarded by `is_required`; since then the block calls
-    one shared method, and that is what is found. Raises InputError where the source has neither shape.
+    one shared method, and that is what is found. Raises LookupError where the source has neither shape.
     """
     files = [root / SCHEDULE_BATCH] if path == "normal" else sorted(root.glob(EAGLE))
     for file in files:
-        for function in _functions(_parse(version, file), "ScheduleBatch" if path == "normal" else None):
+        for function in _functions(_parse(file), "ScheduleBatch" if path == "normal" else None):
             block = _guarded_block(function) if function.name.endswith("prepare_for_decode") else None
             if block is None:
                 continue
             if _calls(block, SHARED):
-                return _shared(version, root, names)
-            return _compile(version, file, function, _owner(block), [block], names)
+                return _shared(root, names)
+            return _compile(file, function, _owner(block), [block], names)
     where = f"ScheduleBatch.prepare_for_decode in {SCHEDULE_BATCH}" if path == "normal" else f"function in {EAGLE}"
-    raise InputError(
-        f"sglang {version}: another shape than known ones: no {where} has an `if ...is_required:` that calls "
-        f"{CUMULATE} or {SHARED}"
-    )
+    raise LookupError(f"no {where} has an `if ...is_required:` that calls {CUMULATE} or {SHARED}")
 
 
-def _shared(version: str, root: Path, names: dict[str, Any]) -> Statements:
+def _shared(root: Path, names: dict[str, Any]) -> Statements:
     file = root / SCHEDULE_BATCH
-    for function in _functions(_parse(version, file), "ScheduleBatch"):
+    for function in _functions(_parse(file), "ScheduleBatch"):
         if function.name == SHARED and _calls(function, CUMULATE):
-            return _compile(version, file, function, function.args.args[0].arg, function.body, names)
-    raise InputError(
-        f"sglang {version}: another shape than known ones: no ScheduleBatch.{SHARED} in {SCHEDULE_BATCH} calls {CUMULATE}"
-    )
+            return _compile(file, function, function.args.args[0].arg, function.body, names)
+    raise LookupError(f"no ScheduleBatch.{SHARED} in {SCHEDULE_BATCH} calls {CUMULATE}")
 
 
-def _parse(version: str, file: Path) -> ast.Module:
-    try:
-        return ast.parse(file.read_text(encoding="utf-8"), str(file))
-    except FileNotFoundError:
-        raise InputError(f"sglang {version}: another shape than known ones: it has no {SCHEDULE_BATCH}") from None
-    except SyntaxError as error:
-        raise InputError(f"sglang {version}: {file.name}({error.lineno}): not this Python's syntax") from None
+def _parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), str(file))
 
 
 def _functions(tree: ast.Module, of_class: str | None) -> Iterator[ast.FunctionDef]:
@@ -111,7 +99,7 @@ def _owner(block: ast.If) -> str:
 
 
 def _compile(
-    version: str, file: Path, origin: ast.FunctionDef, batch: str, body: list[ast.stmt], names: dict[str, Any]
+    file: Path, origin: ast.FunctionDef, batch: str, body: list[ast.stmt], names: dict[str, Any]
 ) -> Statements:
     """A function named as `origin`, of one argument, the batch, whose body is `body` as it stands."""
     tree = ast.parse(f"def {origin.name}({batch}): pass")
@@ -122,9 +110,7 @@ def _compile(
     code = compile(tree, str(file), "exec", dont_inherit=True)
     unknown = sorted(set(_globals(code)) - names.keys() - {origin.name} - set(dir(builtins)))
     if unknown:
-        raise InputError(
-            f"sglang {version}: another shape than known ones: {file.name}({body[0].lineno}) needs {', '.join(unknown)}"
-        )
+        raise LookupError(f"{file.name}({body[0].lineno}) needs {', '.join(unknown)}")
     namespace = dict(names)
     exec(code, namespace)
     last_line = body[-1].end_lineno or body[-1].lineno
