@@ -47,6 +47,11 @@ class Req:
         """Whether the host has seen the request's last token."""
         return self.finished_reason is not None
 
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """A model's own end tokens beside the tokenizer's, which sglang's penalizers ask for since 0.5.20: none."""
+        return frozenset()
+
     def stop_ids(self) -> frozenset[int]:
         """Every token id that ends the request."""
         tokenizer = self.tokenizer
