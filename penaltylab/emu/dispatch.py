@@ -1,0 +1,171 @@
+"""Every aten operator on the emulated device: computed on the CPU at once, placed on the current stream's timeline."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from penaltylab.emu.alias import Tensor, adopt, check_device, extent_of, fixed_alias, memory_of, set_to, to_cpu
+from penaltylab.emu.costs import is_half, kernel_us
+from penaltylab.emu.device import Device
+from penaltylab.emu.operators import Traits, traits_of
+from penaltylab.emu.transfers import Transfers
+
+Kernel = Callable[..., Any]
+
+CPU = torch.device("cpu")
+quiet: Any = torch._C._autograd._enable_record_function  # type: ignore[attr-defined]
+"""Whether PyTorch's profiler sees operators: off around the CPU's own, which no real device would run."""
+
+_PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.layout, torch.memory_format})
+
+
+class Call:
+    """One operator on its way through: what it touches and how much it moves."""
+
+    __slots__ = ("device", "moved", "pairs", "queue", "stamp", "traits")
+
+    def __init__(self, device: Device, traits: Traits) -> None:
+        self.device = device
+        self.traits = traits
+        self.queue = device.current_queue()
+        self.stamp = device.stamp(self.queue, device.sites.caller(), traits.kernel_name)
+        self.moved = 0
+        self.pairs: list[tuple[Tensor, Tensor]] = []
+
+    def tensor(self, x: Tensor, write: bool, indirect: bool = False, fixed: bool = False) -> Tensor:
+        """The CPU alias of an argument, its access noted."""
+        if x.is_cpu:
+            if x.dim() and not self.traits.takes_cpu:
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two devices, emu:0 and cpu! "
+                    f"({self.traits.name})"
+                )
+            return x
+        memory = memory_of(x)
+        alias = fixed_alias(x) if fixed else to_cpu(x)
+        extent = extent_of(x)
+        if not indirect:
+            self.moved += x.nbytes if extent[2] is not None else extent[1] - extent[0]
+        device = self.device
+        device.hazards.touch(memory, extent, write, self.queue, self.stamp, device.clock.now_us)
+        self.pairs.append((x, alias))
+        return alias
+
+    def argument(self, x: Any, write: bool, indirect: bool = False, fixed: bool = False) -> Any:
+        """`x` with its tensors and devices replaced by those of the CPU."""
+        kind = type(x)
+        if kind in _PLAIN:
+            return x
+        if kind is Tensor or isinstance(x, Tensor):
+            return self.tensor(x, write, indirect, fixed)
+        if kind is list or kind is tuple:
+            return kind([self.argument(item, write) for item in x])
+        if kind is torch.device:
+            check_device(x)
+            return CPU
+        return x
+
+    def result(self, out: Any) -> Any:
+        """`out` with CPU tensors replaced by device tensors: an argument itself, or a new one."""
+        kind = type(out)
+        if kind is Tensor or isinstance(out, Tensor):
+            for mine, alias in self.pairs:
+                if alias is out:
+                    return mine
+            return self.fresh(out)
+        if kind is list or kind is tuple:
+            return kind([self.result(item) for item in out])
+        return out
+
+    def fresh(self, out: Tensor) -> Tensor:
+        """A new device tensor, written by this operator."""
+        result, memory = adopt(out)
+        low, nbytes = result.data_ptr(), result.nbytes
+        self.moved += nbytes
+        memory.queue = queue = self.queue
+        if nbytes:
+            memory.writes[queue.stream_id, low, low + nbytes, None] = self.stamp
+        return result
+
+    def launch(self, args: tuple[Any, ...], out: Any) -> None:
+        """Put the kernel on the stream. PyTorch launches none where there is nothing to move."""
+        device, traits = self.device, self.traits
+        if not self.moved or not traits.computes:
+            device.clock.now_us += device.machine.dispatch_us if traits.computes else device.machine.alloc_us
+            return
+        flops = traits.flops(args, out) if traits.flops is not None else 0.0
+        half = traits.flops is not None and is_half(args[0])
+        device.launch(self.queue, self.stamp, kernel_us(device.machine, self.moved, flops, half), self.moved)
+
+
+def make_kernel(transfers: Transfers, op: Any, run: Callable[..., Any] | None = None) -> Kernel:
+    """The kernel of overload `op`; `run` computes it on the CPU (default: the operator itself)."""
+    traits = traits_of(op)
+    raw = run or op._op
+    writes, named, indirect = traits.writes, traits.writes_named, traits.indirect
+    device = transfers.device
+    clock, host_writes = device.clock, device.host_writes
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        clock.enter()
+        try:
+            call = Call(device, traits)
+            if host_writes.pending:
+                host_writes.look(call.stamp[1])
+            on_cpu = [call.argument(x, i in writes, i in indirect) for i, x in enumerate(args)]
+            named_on_cpu = {
+                name: call.argument(x, name in named, fixed=name in named)
+                for name, x in kwargs.items()
+                if name != "pin_memory" or _unpinned(x)
+            }
+            if traits.sync is not None and (kind := traits.sync(args, kwargs)) is not None:
+                transfers.read_back(call.queue, call.stamp, kind)
+            quiet(False)
+            try:
+                out = raw(*on_cpu, **named_on_cpu)
+            except RuntimeError as error:
+                out = _retry(op, raw, error, call, (args, kwargs), (on_cpu, named_on_cpu))
+            finally:
+                quiet(True)
+            for name in named:
+                mine = kwargs.get(name)
+                if isinstance(mine, Tensor) and mine.shape != named_on_cpu[name].shape:
+                    set_to(mine, named_on_cpu[name])
+            wrapped = call.result(out)
+            call.launch(args, wrapped)
+            return wrapped
+        finally:
+            clock.leave()
+
+    return kernel
+
+
+def _unpinned(wanted: bool | None) -> bool:
+    if wanted:
+        raise RuntimeError("Cannot pin 'emu' tensor: only dense CPU tensors can be pinned")
+    return False
+
+
+def _retry(
+    op: Any,
+    raw: Callable[..., Any],
+    error: RuntimeError,
+    call: Call,
+    given: tuple[tuple[Any, ...], dict[str, Any]],
+    on_cpu: tuple[list[Any], dict[str, Any]],
+) -> Any:
+    """Run again what a CPU alias could not: a Python number where a tensor is declared, an `out=` that has to grow."""
+    text = str(error)
+    args, kwargs = on_cpu
+    if "of type 'Tensor" in text or "to Tensor" in text:
+        return op.overloadpacket(*args, **kwargs)
+    if "resiz" not in text:
+        raise error
+    fresh = {name: torch.empty(0, dtype=kwargs[name].dtype) for name in call.traits.writes_named if name in kwargs}
+    out = raw(*args, **{**kwargs, **fresh})
+    for name, grown in fresh.items():
+        mine = given[1][name]
+        set_to(mine, grown)
+        call.pairs.append((mine, grown))
+    return out

@@ -1,0 +1,166 @@
+"""Hazards: accesses to the same bytes that no happens-before edge orders. Never an overlap in virtual time.
+
+Accesses are kept by allocation, so that memory which is freed and given out again starts afresh, and by byte range, so
+that disjoint slices of one buffer do not alarm.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from penaltylab.emu.queues import Order, Queue, Stamp
+from penaltylab.emu.sites import format_site
+
+Extent = tuple[int, int, Any]
+"""First byte, one past the last, and (shape, stride, item size) where the bytes between are not all touched."""
+
+Access = tuple[int, int, int, Any]
+"""Stream id and extent."""
+
+_MANY = 128
+_EXACT_ELEMENTS = 1 << 20
+
+
+@dataclass(slots=True)
+class Hazard:
+    """Two accesses that nothing orders. `kind` is host-write, read-after-write, write-after-read or write-after-write;
+    `first_site` is the line of the earlier access, `second_site` that of the later one.
+    """
+
+    kind: str
+    message: str
+    first_site: str
+    second_site: str
+    streams: tuple[int, ...]
+    bytes: int
+    time_us: float
+
+
+class Allocation:
+    """What is known about one storage: the CPU tensor it aliases, and who accessed it last."""
+
+    __slots__ = ("__weakref__", "alias", "dtype", "queue", "reads", "shape", "shared", "stride", "writes")
+
+    def __init__(self) -> None:
+        self.alias: torch.Tensor | None = None
+        self.shape: torch.Size | None = None
+        self.stride: tuple[int, ...] = ()
+        self.dtype: torch.dtype | None = None
+        self.queue: Queue | None = None
+        self.shared = False
+        self.reads: dict[Access, Stamp] = {}
+        self.writes: dict[Access, Stamp] = {}
+
+
+@dataclass(slots=True)
+class Hazards:
+    """The hazards caught since the device was configured."""
+
+    found: list[Hazard] = field(default_factory=list)
+
+    def touch(self, memory: Allocation, extent: Extent, write: bool, queue: Queue, stamp: Stamp, now_us: float) -> None:
+        """The operation `stamp` of `queue` reads or writes `extent`."""
+        if memory.queue is not queue:
+            if memory.queue is None:
+                memory.queue = queue
+            else:
+                memory.shared = True
+        if memory.shared:
+            self._check(memory, extent, write, queue, stamp, now_us)
+        (memory.writes if write else memory.reads)[(queue.stream_id, *extent)] = stamp
+
+    def _check(
+        self, memory: Allocation, extent: Extent, write: bool, queue: Queue, stamp: Stamp, now_us: float
+    ) -> None:
+        raced = _latest(memory.writes, extent, queue.order, queue.stream_id)
+        kind = "write-after-write" if write else "read-after-write"
+        if write:
+            reader = _latest(memory.reads, extent, queue.order, queue.stream_id)
+            if reader is not None and (raced is None or raced[1][0] < reader[1][0]):
+                raced, kind = reader, "write-after-read"
+        if raced is not None:
+            self.found.append(_hazard(kind, raced, extent, queue.stream_id, stamp, now_us))
+        if write:
+            _forget_covered(memory.reads, extent)
+            _forget_covered(memory.writes, extent)
+        elif len(memory.reads) > _MANY:
+            _forget_ordered(memory.reads, queue.order)
+
+    def host_writes(self, memory: Allocation, extent: Extent, order: Order) -> tuple[Access, Stamp] | None:
+        """The device's last access to `extent` that the host, which knows `order`, has not waited for."""
+        return _latest(memory.reads, extent, order, None) or _latest(memory.writes, extent, order, None)
+
+
+def _latest(
+    accesses: dict[Access, Stamp], extent: Extent, order: Order, stream_id: int | None
+) -> tuple[Access, Stamp] | None:
+    low, high, _ = extent
+    last: tuple[Access, Stamp] | None = None
+    for access, stamp in accesses.items():
+        other = access[0]
+        if (
+            other != stream_id
+            and access[1] < high
+            and low < access[2]
+            and order.get(other, 0) < stamp[0]
+            and (last is None or last[1][0] < stamp[0])
+            and _overlap(access[1:], extent)
+        ):
+            last = access, stamp
+    return last
+
+
+def _forget_covered(accesses: dict[Access, Stamp], extent: Extent) -> None:
+    low, high, gaps = extent
+    if gaps is None:
+        for access in [access for access in accesses if low <= access[1] and access[2] <= high]:
+            del accesses[access]
+
+
+def _forget_ordered(accesses: dict[Access, Stamp], order: Order) -> None:
+    for access in [access for access, stamp in accesses.items() if order.get(access[0], 0) >= stamp[0]]:
+        del accesses[access]
+
+
+def _overlap(one: Extent, other: Extent) -> bool:
+    """Whether two extents that meet share a byte; where a strided view is too large to look at, yes."""
+    if one[2] is None and other[2] is None:
+        return True
+    low = min(one[0], other[0])
+    high = max(one[1], other[1])
+    if high - low > _EXACT_ELEMENTS:
+        return True
+    return bool((_mask(one, low, high) & _mask(other, low, high)).any())
+
+
+def _mask(extent: Extent, low: int, high: int) -> torch.Tensor:
+    mask = torch.zeros(high - low, dtype=torch.bool)
+    if extent[2] is None:
+        mask[extent[0] - low : extent[1] - low] = True
+    else:
+        shape, stride, itemsize = extent[2]
+        view = mask.as_strided((*shape, itemsize), (*(step * itemsize for step in stride), 1), extent[0] - low)
+        view.fill_(True)
+    return mask
+
+
+_VERB = {
+    "write-after-write": ("writes", "wrote"),
+    "read-after-write": ("reads", "wrote"),
+    "write-after-read": ("writes", "reads"),
+}
+
+
+def _hazard(
+    kind: str, raced: tuple[Access, Stamp], extent: Extent, stream_id: int, stamp: Stamp, now_us: float
+) -> Hazard:
+    access, (_, first, first_name) = raced
+    _, second, second_name = stamp
+    nbytes = min(access[2], extent[1]) - max(access[1], extent[0])
+    verb, earlier = _VERB[kind]
+    message = (
+        f"{kind}: {second_name} at {format_site(second)} on stream {stream_id} {verb} memory that {first_name} at "
+        f"{format_site(first)} on stream {access[0]} {earlier}; no event, wait or synchronization orders the two"
+    )
+    return Hazard(kind, message, format_site(first), format_site(second), (access[0], stream_id), nbytes, now_us)
