@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from penaltylab.traces import schema
 from penaltylab.traces.schema import Args, Event
@@ -14,6 +15,8 @@ from penaltylab.traces.trace import Ints, LinkedSlices, Slices
 
 _NO_ARGS = Args()
 _NON_BLOCKING_AT = {"aten::copy_": 2, "aten::_to_copy": 5}
+_TYPES = [np.float64, np.float64, np.int32, np.int32, np.int64, np.int64, np.int64, np.int64, np.int8, np.int32]
+"""Of the columns of a table in the order of `LinkedSlices`; a table without links has the first four."""
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -34,10 +37,8 @@ class _Table:
 
     def finish(self, origin: float) -> Any:
         """The columns in order of start (the longest first), their times counted from `origin`."""
-        widths = 9 if self.linked else 4
-        kinds = [np.float64, np.float64, np.int32, np.int32, np.int64, np.int64, np.int64, np.int64, np.int8][:widths]
         columns = []
-        for at, kind in enumerate(kinds):
+        for at, kind in enumerate(_TYPES if self.linked else _TYPES[:4]):
             columns.append(np.concatenate([part[at] for part in self.parts]) if self.parts else np.zeros(0, kind))
             self.parts = [(*part[:at], columns[-1][:0], *part[at + 1 :]) for part in self.parts]
         columns[0] -= origin
@@ -107,6 +108,7 @@ class Columns:
         if category in schema.OPERATOR_CATEGORIES:
             yield from (np.full(len(group), -1),) * 2
             yield np.array([_non_blocking(event) for event in group], np.int8)
+            yield self._stacks(args)
             return
         yield _integers([item.size if item.bytes == -1 else item.bytes for item in args])
         yield _integers([item.stream for item in args])
@@ -114,6 +116,11 @@ class Columns:
             yield np.full(len(group), schema.GPU_CATEGORIES[category], np.int8)
         else:
             yield _integers([-1 if item.kind is None else item.kind for item in args]).clip(-1, 9).astype(np.int8)
+        yield self._stacks(args)
+
+    def _stacks(self, args: list[Args]) -> NDArray[np.int32]:
+        stacks = [item.call_stack for item in args]
+        return np.array([self.names[str(stack)] if stack else -1 for stack in stacks], np.int32)
 
     def _describe(self, group: list[Event]) -> None:
         """Names of threads and processes, and the span that the profiler says it covered."""

@@ -21,7 +21,7 @@ class Args(msgspec.Struct, gc=False):
     kind: Scalar = None
     bytes: Scalar = -1
     size: Scalar = -1
-    wait_on_stream: Scalar = -1
+    call_stack: Scalar = msgspec.field(default=None, name="Call stack")
     name: msgspec.Raw = NOTHING
     labels: msgspec.Raw = NOTHING
 

@@ -38,7 +38,8 @@ class LinkedSlices(Slices):
     """Slices that carry what joins the host to the device; -1 where the file does not say.
 
     `kind` is the kind of GPU operation (`schema.KERNEL` ...), of a runtime call its memcpy kind (1 HtoD, 2 DtoH,
-    3 DtoD), and of an operator its `non_blocking` argument (0 false, 1 true). `stream` is what a call waits on.
+    3 DtoD), and of an operator its `non_blocking` argument (0 false, 1 true). `stream` is what a call waits on, `stack`
+    the code of its `Call stack` argument in `Trace.names`.
     """
 
     correlation: Ints
@@ -46,6 +47,7 @@ class LinkedSlices(Slices):
     bytes: Ints
     stream: Ints
     kind: Flags
+    stack: Codes
 
 
 class Device(msgspec.Struct, frozen=True):
