@@ -1,6 +1,7 @@
 """The command line: what each verb takes. The work is in `penaltylab.commands`, imported when a verb is chosen.
 
-Exit status: 0 done; 1 the thing asked about failed; 2 bad input or usage, with one line on standard error, never a traceback.
+Exit status: 0 done; 1 the thing asked about failed; 2 bad input or usage, with one line on standard error and never a
+traceback.
 Needs the standard library alone, so that `bench` and `upstream` run on a server that has torch and little else.
 """
 
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         status = 0
     except KeyboardInterrupt:
         print("penaltylab: interrupted", file=sys.stderr)
-        status = 130
+        status = 1
     sys.exit(status)
 
 
@@ -53,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"penaltylab {__version__}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_run, _add_inspect, _add_view, _add_calibrate, _add_bench, _add_doctor):
+    for add in (_add_run, _add_inspect, _add_upstream, _add_bench, _add_view, _add_calibrate, _add_doctor):
         add(verbs)
     return parser
 
@@ -113,6 +114,19 @@ def _add_inspect(verbs: "argparse._SubParsersAction[_Parser]") -> None:
         "--fail-on", default="", metavar="KIND[,KIND]", help="exit 1 when there are stalls of these kinds"
     )
     parser.add_argument("--min-us", type=float, default=0.0, metavar="N", help="leave out stalls shorter than this")
+
+
+def _add_upstream(verbs: "argparse._SubParsersAction[_Parser]") -> None:
+    def verb(given: argparse.Namespace) -> int:
+        from penaltylab.commands.upstream import upstream
+
+        return upstream(given.versions, given.path, given.values, given.format)
+
+    parser = _add(verbs, "upstream", "run released sglang code on this device and show what its copy costs", verb)
+    parser.add_argument("versions", nargs="+", metavar="VERSION", help="as on the package index: 0.5.13 0.5.14")
+    parser.add_argument("--path", choices=["normal", "eagle"], help="default: both")
+    parser.add_argument("-p", dest="values", action="append", default=[], metavar="NAME=VALUE", help="set a parameter")
+    parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
 
 
 def _add_view(verbs: "argparse._SubParsersAction[_Parser]") -> None:
