@@ -156,13 +156,13 @@ def _emulated_events(log: Log, rows: Rows, calls: Calls, pid: int) -> list[Event
             events.append(event)
             if call.correlation in launching:
                 launches[call.correlation] = event["args"].get("External id"), around
-                events.append(flow_event("s", event, call.correlation))
+                events.append(flow_event("s", event))
     launched = []
     for op in sorted(log.device_ops, key=lambda op: op.start_us):
         external_id, around = launches.get(op.correlation, (None, ()))
         event = device_event(op, external_id)
         events.append(event)
         if op.correlation in launches:
-            events.append(flow_event("f", event, op.correlation))
+            events.append(flow_event("f", event))
         launched.append((op, around))
     return events + annotation_events(launched)

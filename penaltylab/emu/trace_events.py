@@ -10,6 +10,8 @@ Event = dict[str, Any]
 
 DEVICE_PID = 0
 _AFTER_THE_HOST = 1 << 24  # Kineto's sort index of the first device
+_FIRST_CORRELATION = 1 << 16
+"""CUDA's do not start at 0 either; HolisticTraceAnalysis keeps row numbers in the type that holds the correlations."""
 
 # CUPTI's callback ids of the runtime API (cupti_runtime_cbid.h), as they stand in real traces.
 _CBID = {
@@ -31,6 +33,11 @@ _CBID = {
 }
 
 
+def correlation(item: RuntimeCall | DeviceOp) -> int:
+    """What a launch and the device op that it started share in the trace."""
+    return _FIRST_CORRELATION + item.correlation
+
+
 def extent(item: RuntimeCall | DeviceOp) -> tuple[int, int]:
     """Start and end of a call or a device op in whole ns."""
     return to_ns(item.start_us), to_ns(item.start_us + item.dur_us)
@@ -42,7 +49,7 @@ def call_event(call: RuntimeCall, pid: int, around: Sequence[Slice]) -> Event:
     arguments: Event = {"External id": operators[-1].event["args"]["External id"]} if operators else {}
     if call.name in _CBID:
         arguments["cbid"] = _CBID[call.name]
-    arguments["correlation"] = call.correlation
+    arguments["correlation"] = correlation(call)
     if call.site:
         arguments["Call stack"] = call.site
     return _slice(*extent(call), "cuda_runtime", call.name, pid, call.thread, arguments)
@@ -52,17 +59,17 @@ def device_event(op: DeviceOp, external_id: int | None) -> Event:
     """A device op on its stream's row. What a simulation has no value for (grid, block, registers) is left out."""
     start, end = extent(op)
     arguments: Event = {} if external_id is None else {"External id": external_id}
-    arguments |= {"device": 0, "context": 1, "stream": op.stream, "correlation": op.correlation}
+    arguments |= {"device": 0, "context": 1, "stream": op.stream, "correlation": correlation(op)}
     if op.kind != "kernel":
         arguments |= {"bytes": op.bytes, "memory bandwidth (GB/s)": op.bytes / max(1, end - start)}
     return _slice(start, end, op.kind, op.name, DEVICE_PID, op.stream, arguments)
 
 
-def flow_event(phase: str, on: Event, correlation: int) -> Event:
+def flow_event(phase: str, on: Event) -> Event:
     """One end of the arrow from a launch to its device op: `s` on the call's event, `f` on the op's."""
     row = {"pid": on["pid"], "tid": on["tid"], "ts": on["ts"]}
     bound = {"bp": "e"} if phase == "f" else {}
-    return {"ph": phase, "id": correlation, **row, "cat": "ac2g", "name": "ac2g", **bound}
+    return {"ph": phase, "id": on["args"]["correlation"], **row, "cat": "ac2g", "name": "ac2g", **bound}
 
 
 def metadata_event(kind: str, pid: int, tid: int, value: str | int) -> Event:

@@ -1,7 +1,11 @@
 """The Perfetto UI, which is not ours, takes a simulated trace whole: every slice, and not one error."""
 
+import gzip
 import importlib.util
+import json
+import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.profiler import record_function
+
+from penaltylab import emu
+from penaltylab.emu.profile import Profiler
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -97,7 +106,7 @@ def served(trace: Path) -> Iterator[str]:
 def opened_in_perfetto(trace: Path) -> Iterator[Query]:
     """Asks the trace processor of a UI that has loaded `trace`, in SQL."""
     with served(trace) as address, playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS.split())
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS.split())
         try:
             page = browser.new_page(viewport={"width": 1600, "height": 900})
             page.goto(address)
@@ -106,3 +115,56 @@ def opened_in_perfetto(trace: Path) -> Iterator[Query]:
             yield lambda sql: frame.evaluate(QUERY, sql)
         finally:
             browser.close()
+
+
+def errors(query: Query) -> list[list[Any]]:
+    return query("select name, value from stats where severity in ('error', 'data_loss') and value > 0")
+
+
+def decode_loop(steps: int = 16) -> None:
+    """Copies that block, kernels on two streams, annotations, operators that take no virtual time."""
+    device = torch.get_device_module("emu")
+    forward = device.Stream()
+    state = torch.zeros(8, 64, device="emu")
+    for number in range(steps):
+        with record_function(f"step {number}"):
+            device.current_stream().wait_stream(forward)
+            ids = torch.tensor(list(range(8)), device="emu")
+            torch.ones(8).cumsum(0).tolist()
+            state.scatter_add_(1, ids[:, None], torch.ones(8, 1, device="emu"))
+            with record_function("run_batch"), device.stream(forward):
+                forward.wait_stream(device.default_stream())
+                emu.busy(0.5, "forward")
+                state.softmax(-1)
+
+
+@pytest.mark.parametrize(("host_time", "with_stack"), [("modelled", False), ("modelled", True), ("measured", True)])
+def test_every_slice_arrives_and_no_error_is_counted(tmp_path: Path, host_time: str, with_stack: bool) -> None:
+    emu.register()
+    emu.configure("h100", host_time)
+    path = tmp_path / "trace.json.gz"
+    with Profiler(with_stack) as profiler:
+        worker = threading.Thread(target=decode_loop)
+        worker.start()
+        decode_loop()
+        worker.join()
+    profiler.export(path, {})
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    written = Counter(event["name"] for event in events if event["ph"] in "Xi")
+    with opened_in_perfetto(path) as query:
+        assert errors(query) == []
+        assert dict(query("select name, count(*) from slice group by name")) == dict(written)
+        assert query("select max(depth) from slice")[0][0] < 64
+        arrows = query("select count(*) from flow")[0][0]
+        processes = [name for (name,) in query("select name from process")]
+    assert arrows == sum(event["ph"] == "s" for event in events) > 100
+    assert "SIMULATED H100 (penaltylab emu)" in processes
+
+
+def test_a_crossing_slice_would_have_been_counted(tmp_path: Path) -> None:
+    row = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
+    crossing = [{**row, "name": "a", "ts": 0, "dur": 10}, {**row, "name": "b", "ts": 5, "dur": 10}]
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": crossing}).encode()))
+    with opened_in_perfetto(path) as query:
+        assert errors(query) == [["slice_drop_overlapping_complete_event", 1]]
