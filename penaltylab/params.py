@@ -30,6 +30,7 @@ class Params(Struct, frozen=True, kw_only=True):
     ] = "pinned_async"
     barrier: Literal["coarse", "read_done", "none"] = "coarse"
     accounting: Literal["upstream", "exact"] = "upstream"
+    apply: Literal["dense", "sparse", "auto"] = "dense"
     overlap: bool = True
     seq_lens_sync: bool = True
     min_tokens_mask: Literal["where", "boolean_index"] = "where"
@@ -63,7 +64,7 @@ class Params(Struct, frozen=True, kw_only=True):
             bundles |= _revision_bundle(own["revision"], own.get("path", bundles.get("path", "normal")))
         own = {name: cls._convert(name, value) for name, value in bundles.items()} | own
         if own.get("accounting") == "exact":
-            own = {"h2d": "device_resident"} | own
+            own = {"h2d": "device_resident", "apply": "auto"} | own
         params = cls(**own)
         if params.accounting == "exact" and params.h2d != "device_resident":
             raise InputError(

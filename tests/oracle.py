@@ -62,14 +62,14 @@ def decode_exactly(params: Params, req: Req, at_most: int) -> list[int]:
         last = oracle.token(last, penalties)
         tokens.append(last)
         penalties.count(last)
-        if last in req.stop_ids() or len(tokens) == req.sampling_params.max_new_tokens:
+        if req.is_stop(last) or len(tokens) == req.sampling_params.max_new_tokens:
             break
     return tokens
 
 
 @dataclass
 class Running:
-    """A request in the model of upstream's loop: what the device has generated, what the host knows, what is counted."""
+    """A request in the model of upstream's loop: what the device has generated, the host knows, and is counted."""
 
     req: Req
     penalties: Penalties
@@ -82,7 +82,7 @@ class Running:
             if self.finished:
                 return
             self.known.append(token)
-            stop = token in self.req.stop_ids()
+            stop = self.req.is_stop(token)
             self.finished = stop or len(self.known) == self.req.sampling_params.max_new_tokens
 
 

@@ -49,6 +49,7 @@ class BatchContext:
     seed: int
     req_to_token_pool: ReqToTokenPool
     h2d: H2D
+    apply: str
     make_orchestrator: Callable[[ScheduleBatch], Any]
     meter: Meter
     slot_penalties: SlotPenalties | None  # the state of exact accounting
@@ -99,6 +100,7 @@ class ScheduleBatch:
             is_all_greedy=not any(t for [t] in temperatures),
             vocab_size=self.context.vocab_size,
             penalizer_orchestrator=self.context.make_orchestrator(self),
+            apply=self.context.apply,
         )
         if self.context.slot_penalties is not None:
             self.penalty_settings = self.context.slot_penalties.settings(self.reqs)

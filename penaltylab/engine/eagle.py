@@ -64,7 +64,7 @@ class EagleDraftInput:
         keys: torch.Tensor,
         positions: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens (batch, k + 1) and accept lengths (batch,) of `drafts` after `last_tokens`, by the penalised target."""
+        """Tokens (batch, k + 1) and accept lengths (batch,) of `drafts`, by the penalised target."""
         input_ids = torch.cat([last_tokens.unsqueeze(1), drafts], dim=1)
         logits = model.forward(input_ids.view(-1)).view(*input_ids.shape, -1)
         penalise(logits, drafts)

@@ -14,6 +14,7 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     temperature: float = 0.0
     stop_token_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False  # as upstream's: no token ends the request, only its length
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,17 @@ class Req:
         tokenizer = self.tokenizer
         return self.sampling_params.stop_token_ids | tokenizer.additional_stop_token_ids | {tokenizer.eos_token_id}
 
+    def is_stop(self, token: int) -> bool:
+        """Whether `token` ends the request."""
+        return not self.sampling_params.ignore_eos and token in self.stop_ids()
+
     def append(self, tokens: list[int]) -> None:
         """Take over what a launch produced, token by token; what comes after the finish is dropped."""
         for token in tokens:
             if self.finished():
                 return
             self.output_ids.append(token)
-            if token in self.stop_ids():
+            if self.is_stop(token):
                 self.finished_reason = "stop"
             elif len(self.output_ids) >= self.sampling_params.max_new_tokens:
                 self.finished_reason = "length"

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class SamplingBatchInfo:
-    """Sampling state of a batch. `temperatures` has shape (batch, 1); both penalties, where set, (batch, vocab)."""
+    """Sampling state of a batch.
+
+    `temperatures` has shape (batch, 1). Both penalties, where set, have shape (batch, vocab); with `acc_ids` set, of
+    shape (batch, n), they are those of these ids, and all others are neutral.
+    """
 
     temperatures: torch.Tensor
     is_all_greedy: bool
@@ -23,6 +27,8 @@ class SamplingBatchInfo:
     penalizer_orchestrator: BatchedPenalizerOrchestrator | None
     acc_additive_penalties: torch.Tensor | None = None
     acc_scaling_penalties: torch.Tensor | None = None
+    acc_ids: torch.Tensor | None = None
+    apply: str = "dense"
 
     def update_penalties(self) -> None:
         """Materialise the penalties in tensors that later writes to the penalizers' state do not reach."""
@@ -30,11 +36,21 @@ class SamplingBatchInfo:
         if orchestrator is None or not orchestrator.is_required:
             self.acc_additive_penalties = self.acc_scaling_penalties = None
             return
+        self.acc_ids = None
+        if self.apply != "dense" and (ids := orchestrator.ids()) is not None:
+            self._update_sparse_penalties(orchestrator, ids)
+            return
         self.acc_additive_penalties = torch.zeros(
             (len(self.temperatures), self.vocab_size), dtype=torch.float32, device=self.temperatures.device
         )
         orchestrator.accumulate_additive_penalties(self.acc_additive_penalties)
         self.acc_scaling_penalties = orchestrator.accumulate_scaling_penalties()
+
+    def _update_sparse_penalties(self, orchestrator: BatchedPenalizerOrchestrator, ids: torch.Tensor) -> None:
+        self.acc_ids = ids
+        self.acc_additive_penalties = torch.zeros(ids.shape, dtype=torch.float32, device=ids.device)
+        orchestrator.accumulate_additive_penalties(self.acc_additive_penalties, ids)
+        self.acc_scaling_penalties = orchestrator.accumulate_scaling_penalties(ids)
 
     def copy_for_forward(self) -> SamplingBatchInfo:
         """This launch's copy: the last read of the penalizers' state, on the stream that is current."""
@@ -46,6 +62,15 @@ class SamplingBatchInfo:
 
         In speculative decoding `repeat` is the number of verify positions: upstream gives all of them one state.
         """
+        if self.acc_ids is not None:
+            ids = _expand(self.acc_ids, repeat)
+            values = logits.gather(1, ids)
+            self._apply_penalties(values, repeat)
+            logits.scatter_(1, ids, values)
+        else:
+            self._apply_penalties(logits, repeat)
+
+    def _apply_penalties(self, logits: torch.Tensor, repeat: int) -> None:
         if self.acc_additive_penalties is not None:
             logits.add_(_expand(self.acc_additive_penalties, repeat))
         if self.acc_scaling_penalties is not None:

@@ -70,7 +70,9 @@ class Scheduler:
         self.future_map = FutureMap(params.batch_size, device, meter)
         longest = self._longest(reqs)
         exact = params.accounting == "exact"
-        slot_penalties = SlotPenalties(params.batch_size, params.vocab_size, longest, device) if exact else None
+        slot_penalties = (
+            SlotPenalties(params.batch_size, params.vocab_size, longest, device, params.apply) if exact else None
+        )
         self.worker = Worker(params, device, self.future_map, meter, slot_penalties)
         self.spec_info = EagleDraftInput(params.draft_tokens) if params.path == "eagle" else None
         self.context = BatchContext(
@@ -79,8 +81,13 @@ class Scheduler:
             seed=params.seed,
             req_to_token_pool=ReqToTokenPool(params.batch_size, longest, device),
             h2d=make_h2d(params.h2d, device, self.future_map, params.overlap),
+            apply=params.apply,
             make_orchestrator=make_orchestrator
-            or (lambda batch: BatchedPenalizerOrchestrator(params.vocab_size, batch, params.min_tokens_mask, exact)),
+            or (
+                lambda batch: BatchedPenalizerOrchestrator(
+                    params.vocab_size, batch, params.min_tokens_mask, params.apply, idle=exact
+                )
+            ),
             meter=meter,
             slot_penalties=slot_penalties,
         )
@@ -89,6 +96,7 @@ class Scheduler:
         self.result_queue: deque[Launch] = deque()
         self.record_buf: deque[Any] = deque(maxlen=2)  # a launch's tensors, kept until two launches later
         self.counts = Counts()
+        self.module.synchronize()  # the buffers above were filled on another stream than those that use them
         self.launches = 0
         self.steps = 0
         for name in ("schedule", "forward", "copy", "lens"):

@@ -68,6 +68,7 @@ def _request(rid: int, group: Group, index: int, arrival: int, params: Params, r
         repetition_penalty=turn(group.repetition_penalty),
         temperature=params.temperature,
         stop_token_ids=stop_ids,
+        ignore_eos=not stop_ids,
     )
     prompt = [random.randrange(vocab) for _ in range(random.randint(*group.prompt_len))]
     return Req(rid, prompt, sampling_params, Tokenizer(eos_token_id=vocab - 1), arrival)

@@ -13,6 +13,7 @@ import torch
 
 from penaltylab.devices import is_pin_memory_available
 from penaltylab.engine.request import Req
+from penaltylab.penalties.history import SPARSE_COST
 
 
 class SlotPenalties:
@@ -22,9 +23,10 @@ class SlotPenalties:
     which a count can differ from zero, so that a step touches those alone.
     """
 
-    def __init__(self, slots: int, vocab_size: int, longest: int, device: torch.device) -> None:
+    def __init__(self, slots: int, vocab_size: int, longest: int, device: torch.device, apply: str) -> None:
         self.device = device
         self.vocab_size = vocab_size
+        self.apply = apply
         self.counts = torch.zeros((slots, vocab_size), device=device)
         self.history = torch.zeros((slots, longest), dtype=torch.int64, device=device)
         self.lengths = torch.zeros(slots, dtype=torch.int64, device=device)
@@ -101,8 +103,9 @@ class SlotPenalties:
         self.lengths[slots] += n if accept_lens is None else accept_lens
 
     def _ids(self, slots: torch.Tensor, seen: int, drafts: torch.Tensor | None) -> torch.Tensor:
-        """The ids at which a penalty can apply (batch, n); all of the vocabulary where that is not more."""
-        if seen + (0 if drafts is None else drafts.shape[1]) >= self.vocab_size:
+        """The ids at which a penalty can apply (batch, n); all of the vocabulary where that is cheaper."""
+        most = seen + (0 if drafts is None else drafts.shape[1])
+        if self.apply == "dense" or (self.apply == "auto" and SPARSE_COST * most > self.vocab_size):
             return torch.arange(self.vocab_size, device=self.device).expand(len(slots), -1)
         history = self.history[slots, :seen]
         return history if drafts is None else torch.cat([history, drafts], dim=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from penaltylab.engine.request import Req
-from penaltylab.penalties.penalizer import BatchedPenalizer
+from penaltylab.penalties.penalizer import BatchedPenalizer, at
 
 
 class BatchedMinNewTokensPenalizer(BatchedPenalizer):
@@ -32,12 +32,13 @@ class BatchedMinNewTokensPenalizer(BatchedPenalizer):
     def _cumulate(self, output_ids: torch.Tensor) -> None:
         self.len_output_tokens += 1
 
-    def _apply(self, penalties: torch.Tensor) -> None:
+    def _apply(self, penalties: torch.Tensor, ids: torch.Tensor | None) -> None:
+        forbidden = at(self.stop_token_penalties, ids)
         too_short = self.len_output_tokens < self.min_new_tokens
         if self.orchestrator.min_tokens_mask == "where":
-            penalties.add_(torch.where(too_short, self.stop_token_penalties, 0.0))
+            penalties.add_(torch.where(too_short, forbidden, 0.0))
         else:
             # What sglang did before #28397: a boolean index has a data-dependent shape, so the host waits for the
             # stream.
             mask = too_short.expand_as(penalties)
-            penalties[mask] += self.stop_token_penalties[mask]
+            penalties[mask] += forbidden[mask]

@@ -9,6 +9,7 @@ import torch
 
 from penaltylab.devices import is_pin_memory_available
 from penaltylab.penalties.frequency import BatchedFrequencyPenalizer
+from penaltylab.penalties.history import History
 from penaltylab.penalties.min_new_tokens import BatchedMinNewTokensPenalizer
 from penaltylab.penalties.penalizer import BatchedPenalizer
 from penaltylab.penalties.presence import BatchedPresencePenalizer
@@ -35,7 +36,12 @@ class BatchedPenalizerOrchestrator:
     """
 
     def __init__(
-        self, vocab_size: int, batch: ScheduleBatch, min_tokens_mask: str = "where", idle: bool = False
+        self,
+        vocab_size: int,
+        batch: ScheduleBatch,
+        min_tokens_mask: str = "where",
+        apply: str = "dense",
+        idle: bool = False,
     ) -> None:
         self.vocab_size = vocab_size
         self.batch = batch
@@ -49,6 +55,8 @@ class BatchedPenalizerOrchestrator:
             if penalizer.is_required():
                 penalizer.prepare()
                 self.is_required = True
+        self.apply_mode = apply
+        self.history = History(self) if apply != "dense" and self.is_required else None
 
     def reqs(self) -> list[Req]:
         """The requests of the batch, in the order of the rows."""
@@ -58,21 +66,23 @@ class BatchedPenalizerOrchestrator:
         """Count one output token a request: `output_ids`, shape (batch,), int64, on the device."""
         for penalizer in self.penalizers.values():
             penalizer.cumulate_output_tokens(output_ids)
+        if self.history is not None:
+            self.history.append(output_ids)
 
-    def accumulate_additive_penalties(self, penalties: torch.Tensor) -> None:
-        """Add all additive penalties to `penalties`, shape (batch, vocab), in place."""
+    def accumulate_additive_penalties(self, penalties: torch.Tensor, ids: torch.Tensor | None = None) -> None:
+        """Add all additive penalties to `penalties`, shape (batch, vocab) or that of `ids` (batch, n), in place."""
         for penalizer in self.penalizers.values():
             if not penalizer.is_multiplicative:
-                penalizer.apply(penalties)
+                penalizer.apply(penalties, ids)
 
-    def accumulate_scaling_penalties(self) -> torch.Tensor | None:
-        """The product of all multiplicative penalties, shape (batch, vocab), as a new tensor; None if there is none."""
+    def accumulate_scaling_penalties(self, ids: torch.Tensor | None = None) -> torch.Tensor | None:
+        """The product of all multiplicative penalties as a new tensor, shaped as above; None if there is none."""
         active = [p for p in self.penalizers.values() if p.is_multiplicative and p.is_prepared]
         if not active:
             return None
-        penalties = self.full(1.0)
+        penalties = self.full(1.0) if ids is None else torch.ones(ids.shape, device=self.device)
         for penalizer in active:
-            penalizer.apply(penalties)
+            penalizer.apply(penalties, ids)
         return penalties
 
     def apply(self, logits: torch.Tensor, repeat: int = 1) -> None:
@@ -101,6 +111,8 @@ class BatchedPenalizerOrchestrator:
                 self.is_required = True
             else:
                 penalizer.teardown()
+        if self.history is not None:
+            self.history.filter(keep_indices)
 
     def merge(self, theirs: BatchedPenalizerOrchestrator) -> None:
         """Append the rows of `theirs`.
@@ -112,12 +124,21 @@ class BatchedPenalizerOrchestrator:
         self.is_required = True
         for cls, penalizer in theirs.penalizers.items():
             self.penalizers[cls].merge(penalizer)
+        if self.apply_mode != "dense":
+            self.history = (self.history or History(self)).merged(theirs.history or History(theirs))
 
     def release(self) -> None:
         """Drop all state."""
         for penalizer in self.penalizers.values():
             penalizer.teardown()
+        self.history = None
         self.is_required = False
+
+    def ids(self) -> torch.Tensor | None:
+        """The ids (batch, n) outside which every penalty is neutral; None where all of the vocabulary is cheaper."""
+        if self.history is None or (self.apply_mode == "auto" and not self.history.is_short(self.vocab_size)):
+            return None
+        return self.history.ids()
 
     def full(self, value: float) -> torch.Tensor:
         """A new (batch, vocab) float32 tensor of `value`."""

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from penaltylab.penalties.orchestrator import BatchedPenalizerOrchestrator
 
 
+def at(state: torch.Tensor, ids: torch.Tensor | None) -> torch.Tensor:
+    """The columns `ids` (batch, n) of each row of `state` (batch, vocab); all of them for None."""
+    return state if ids is None else state.gather(1, ids)
+
+
 class BatchedPenalizer(abc.ABC):
     """One kind of penalty for a whole batch. Its state lives on the device, one row a request."""
 
@@ -36,8 +41,8 @@ class BatchedPenalizer(abc.ABC):
         """Count one token, `output_ids` of shape (batch,), for each request."""
 
     @abc.abstractmethod
-    def _apply(self, penalties: torch.Tensor) -> None:
-        """Add to (additive) or multiply into (multiplicative) `penalties` of shape (batch, vocab), in place."""
+    def _apply(self, penalties: torch.Tensor, ids: torch.Tensor | None) -> None:
+        """Add to (additive) or multiply into (multiplicative) `penalties`, in place."""
 
     def is_required(self) -> bool:
         """Whether any request of the batch wants this penalty."""
@@ -54,10 +59,10 @@ class BatchedPenalizer(abc.ABC):
         if self.is_prepared:
             self._cumulate(output_ids)
 
-    def apply(self, penalties: torch.Tensor) -> None:
-        """Accumulate this penalty into `penalties`, shape (batch, vocab), if prepared."""
+    def apply(self, penalties: torch.Tensor, ids: torch.Tensor | None = None) -> None:
+        """Accumulate this penalty into `penalties`, shape (batch, vocab), or that of `ids` (batch, n), if prepared."""
         if self.is_prepared:
-            self._apply(penalties)
+            self._apply(penalties, ids)
 
     def filter(self, keep_indices: torch.Tensor) -> None:
         """Keep the rows `keep_indices`, in new tensors: a launch that still runs may read the old ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from penaltylab.engine.request import Req
-from penaltylab.penalties.penalizer import BatchedPenalizer
+from penaltylab.penalties.penalizer import BatchedPenalizer, at
 
 
 class BatchedPresencePenalizer(BatchedPenalizer):
@@ -24,5 +24,5 @@ class BatchedPresencePenalizer(BatchedPenalizer):
     def _cumulate(self, output_ids: torch.Tensor) -> None:
         self.cumulated_presence_penalties.scatter_(1, output_ids.unsqueeze(1), self.presence_penalties)
 
-    def _apply(self, penalties: torch.Tensor) -> None:
-        penalties.sub_(self.cumulated_presence_penalties)
+    def _apply(self, penalties: torch.Tensor, ids: torch.Tensor | None) -> None:
+        penalties.sub_(at(self.cumulated_presence_penalties, ids))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from penaltylab.engine.request import Req
-from penaltylab.penalties.penalizer import BatchedPenalizer
+from penaltylab.penalties.penalizer import BatchedPenalizer, at
 
 
 def apply_scaling_penalties(logits: torch.Tensor, scaling_penalties: torch.Tensor) -> None:
@@ -36,5 +36,5 @@ class BatchedRepetitionPenalizer(BatchedPenalizer):
     def _cumulate(self, output_ids: torch.Tensor) -> None:
         self.cumulated_repetition_penalties.scatter_(1, output_ids.unsqueeze(1), self.repetition_penalties)
 
-    def _apply(self, penalties: torch.Tensor) -> None:
-        penalties.mul_(self.cumulated_repetition_penalties)
+    def _apply(self, penalties: torch.Tensor, ids: torch.Tensor | None) -> None:
+        penalties.mul_(at(self.cumulated_repetition_penalties, ids))
