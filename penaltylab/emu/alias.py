@@ -5,6 +5,7 @@ tensor a device storage was made from stays with the storage, so that views are 
 """
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,12 +25,6 @@ _DLPACK_EMU = 12  # kDLExtDev, which PyTorch maps to PrivateUse1
 Tensor = torch.Tensor
 
 
-def _reimport(tensor: Tensor, device_type: int) -> Tensor:
-    capsule = _to_dlpack(tensor)
-    _int32(_capsule(capsule, b"dltensor") + _DEVICE_TYPE_OFFSET).value = device_type
-    return _from_dlpack(capsule)
-
-
 def to_emu(tensor: Tensor) -> Tensor:
     """A device tensor over the memory of the CPU tensor `tensor`, which must belong to nobody else."""
     return adopt(tensor)[0]
@@ -45,14 +40,18 @@ def adopt(tensor: Tensor) -> tuple[Tensor, Allocation]:
         raise NotImplementedError(f"emu: no tensors of layout {tensor.layout}, only torch.strided")
     if tensor.requires_grad:
         tensor = tensor.detach()
-    if tensor.is_conj():
-        tensor = tensor.resolve_conj()
-    if tensor.is_neg():
-        tensor = tensor.resolve_neg()
-    result = _reimport(tensor, _DLPACK_EMU)
+    if tensor.is_neg() or tensor.is_conj():
+        tensor = tensor.resolve_conj().resolve_neg()
+    capsule = _to_dlpack(tensor)
+    _int32(_capsule(capsule, b"dltensor") + _DEVICE_TYPE_OFFSET).value = _DLPACK_EMU
+    result = _from_dlpack(capsule)
     memory = Allocation()
-    memory.alias, memory.shape, memory.stride, memory.dtype = tensor, result.shape, result.stride(), tensor.dtype
-    result.untyped_storage()._emu = memory  # type: ignore[attr-defined]
+    memory.alias = tensor
+    memory.shape, memory.stride, memory.dtype = result.shape, result.stride(), tensor.dtype
+    low = result.data_ptr()
+    memory.nbytes = nbytes = result.nbytes
+    memory.extent = (low, low + nbytes, None) if result.is_contiguous() else extent_of(result)
+    result.untyped_storage()._emu = memory
     return result, memory
 
 
@@ -66,31 +65,51 @@ def memory_of(tensor: Tensor) -> Allocation:
         return memory
 
 
+def is_whole(tensor: Tensor, memory: Allocation) -> bool:
+    """Whether `tensor` is what its allocation was made as, so that the alias kept there will do."""
+    return (
+        tensor.shape == memory.shape
+        and tensor.stride() == memory.stride
+        and tensor.dtype is memory.dtype
+        and not tensor.storage_offset()
+        and not tensor.is_neg()
+        and not tensor.is_conj()
+    )
+
+
 def to_cpu(tensor: Tensor) -> Tensor:
     """A CPU tensor over the memory of the device tensor `tensor`. It must not be resized."""
+    memory = memory_of(tensor)
+    alias = memory.alias
+    if alias is None or tensor.dtype is not memory.dtype:
+        return _with_bits(tensor, fixed_alias)
+    if is_whole(tensor, memory):
+        return alias
+    offset = alias.storage_offset() + tensor.storage_offset()
+    view = alias.as_strided(tensor.shape, tensor.stride(), offset)
+    if tensor.is_conj():
+        view = torch._conj(view)
+    return torch._neg_view(view) if tensor.is_neg() else view
+
+
+def _with_bits(tensor: Tensor, alias_of: Callable[[Tensor], Tensor]) -> Tensor:
+    """The alias of a tensor whose conjugate and negative bits DLPack cannot carry."""
     conj, neg = tensor.is_conj(), tensor.is_neg()
     if conj:
         tensor = torch._conj(tensor)
     if neg:
         tensor = torch._neg_view(tensor)
-    memory = memory_of(tensor)
-    alias = memory.alias
-    if alias is not None and alias.dtype is tensor.dtype:
-        if tensor.shape == memory.shape and tensor.stride() == memory.stride and tensor.storage_offset() == 0:
-            out = alias
-        else:
-            offset = alias.storage_offset() + tensor.storage_offset()
-            out = alias.as_strided(tensor.shape, tensor.stride(), offset)
-    else:
-        out = fixed_alias(tensor)
+    alias = alias_of(tensor)
     if conj:
-        out = torch._conj(out)
-    return torch._neg_view(out) if neg else out
+        alias = torch._conj(alias)
+    return torch._neg_view(alias) if neg else alias
 
 
 def fixed_alias(tensor: Tensor) -> Tensor:
     """Like `to_cpu`, over memory that PyTorch knows it cannot resize: for `out=`."""
-    return _reimport(tensor.detach() if tensor.requires_grad else tensor, _DLPACK_CPU)
+    capsule = _to_dlpack(tensor.detach() if tensor.requires_grad else tensor)
+    _int32(_capsule(capsule, b"dltensor") + _DEVICE_TYPE_OFFSET).value = _DLPACK_CPU
+    return _from_dlpack(capsule)
 
 
 def extent_of(tensor: Tensor) -> Extent:

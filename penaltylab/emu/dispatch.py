@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import profiler
 
-from penaltylab.emu.alias import Tensor, adopt, check_device, extent_of, fixed_alias, memory_of, set_to, to_cpu
+from penaltylab.emu.alias import Tensor, adopt, check_device, extent_of, fixed_alias, is_whole, memory_of, set_to, to_cpu
 from penaltylab.emu.costs import is_half, kernel_us
 from penaltylab.emu.device import Device
 from penaltylab.emu.operators import Traits, traits_of
@@ -28,8 +29,8 @@ class Call:
     def __init__(self, device: Device, traits: Traits) -> None:
         self.device = device
         self.traits = traits
-        self.queue = device.current_queue()
-        self.stamp = device.stamp(self.queue, device.sites.caller(), traits.kernel_name)
+        self.queue = queue = device.current.queue or device.current_queue()
+        self.stamp = device.stamp(queue, device.sites.caller(), traits.kernel_name)
         self.moved = 0
         self.pairs: list[tuple[Tensor, Tensor]] = []
 
@@ -43,12 +44,20 @@ class Call:
                 )
             return x
         memory = memory_of(x)
-        alias = fixed_alias(x) if fixed else to_cpu(x)
-        extent = extent_of(x)
+        if is_whole(x, memory) and not fixed:
+            alias: Tensor = memory.alias  # type: ignore[assignment]
+            extent, nbytes = memory.extent, memory.nbytes
+        else:
+            alias = fixed_alias(x) if fixed else to_cpu(x)
+            extent, nbytes = extent_of(x), x.nbytes
         if not indirect:
-            self.moved += x.nbytes if extent[2] is not None else extent[1] - extent[0]
-        device = self.device
-        device.hazards.touch(memory, extent, write, self.queue, self.stamp, device.clock.now_us)
+            self.moved += nbytes
+        device, queue, stamp = self.device, self.queue, self.stamp
+        if memory.queue is queue and not memory.shared:
+            low, high, gaps = extent
+            (memory.writes if write else memory.reads)[queue.stream_id, low, high, gaps] = stamp
+        else:
+            device.hazards.touch(memory, extent, write, queue, stamp, device.clock.now_us)
         self.pairs.append((x, alias))
         return alias
 
@@ -57,14 +66,12 @@ class Call:
         kind = type(x)
         if kind in _PLAIN:
             return x
-        if kind is Tensor or isinstance(x, Tensor):
-            return self.tensor(x, write, indirect, fixed)
         if kind is list or kind is tuple:
             return kind([self.argument(item, write) for item in x])
         if kind is torch.device:
             check_device(x)
             return CPU
-        return x
+        return self.tensor(x, write, indirect, fixed) if isinstance(x, Tensor) else x
 
     def result(self, out: Any) -> Any:
         """`out` with CPU tensors replaced by device tensors: an argument itself, or a new one."""
@@ -81,31 +88,56 @@ class Call:
     def fresh(self, out: Tensor) -> Tensor:
         """A new device tensor, written by this operator."""
         result, memory = adopt(out)
-        low, nbytes = result.data_ptr(), result.nbytes
-        self.moved += nbytes
         memory.queue = queue = self.queue
-        if nbytes:
-            memory.writes[queue.stream_id, low, low + nbytes, None] = self.stamp
+        if nbytes := memory.nbytes:
+            self.moved += nbytes
+            low, high, gaps = memory.extent
+            memory.writes[queue.stream_id, low, high, gaps] = self.stamp
         return result
 
     def launch(self, args: tuple[Any, ...], out: Any) -> None:
         """Put the kernel on the stream. PyTorch launches none where there is nothing to move."""
-        device, traits = self.device, self.traits
-        if not self.moved or not traits.computes:
-            device.clock.now_us += device.machine.dispatch_us if traits.computes else device.machine.alloc_us
+        device, traits, moved = self.device, self.traits, self.moved
+        machine = device.machine
+        if not moved or not traits.computes:
+            device.clock.now_us += machine.dispatch_us if traits.computes else machine.alloc_us
             return
         flops = traits.flops(args, out) if traits.flops is not None else 0.0
         half = traits.flops is not None and is_half(args[0])
-        device.launch(self.queue, self.stamp, kernel_us(device.machine, self.moved, flops, half), self.moved)
+        device.launch(self.queue, self.stamp, kernel_us(machine, moved, flops, half), moved)
 
 
 def make_kernel(transfers: Transfers, op: Any, run: Callable[..., Any] | None = None) -> Kernel:
     """The kernel of overload `op`; `run` computes it on the CPU (default: the operator itself)."""
     traits = traits_of(op)
     raw = run or op._op
-    writes, named, indirect = traits.writes, traits.writes_named, traits.indirect
+    writes, named, indirect, sync = traits.writes, traits.writes_named, traits.indirect, traits.sync
     device = transfers.device
     clock, host_writes = device.clock, device.host_writes
+
+    def compute(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        plain = _PLAIN
+        on_cpu = [
+            x if type(x) in plain else call.argument(x, i in writes, i in indirect) for i, x in enumerate(args)
+        ]
+        named_on_cpu = _named(call, kwargs, named) if kwargs else kwargs
+        if sync is not None and (kind := sync(args, kwargs)) is not None:
+            transfers.read_back(call.queue, call.stamp, kind)
+        profiled = profiler._is_profiler_enabled
+        if profiled:
+            quiet(False)
+        try:
+            out = raw(*on_cpu, **named_on_cpu)
+        except RuntimeError as error:
+            out = _retry(op, raw, error, call, kwargs, (on_cpu, named_on_cpu))
+        finally:
+            if profiled:
+                quiet(True)
+        for name in named:
+            mine = kwargs.get(name)
+            if isinstance(mine, Tensor) and mine.shape != named_on_cpu[name].shape:
+                set_to(mine, named_on_cpu[name])
+        return call.result(out)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         clock.enter()
@@ -113,38 +145,23 @@ def make_kernel(transfers: Transfers, op: Any, run: Callable[..., Any] | None = 
             call = Call(device, traits)
             if host_writes.pending:
                 host_writes.look(call.stamp[1])
-            on_cpu = [call.argument(x, i in writes, i in indirect) for i, x in enumerate(args)]
-            named_on_cpu = {
-                name: call.argument(x, name in named, fixed=name in named)
-                for name, x in kwargs.items()
-                if name != "pin_memory" or _unpinned(x)
-            }
-            if traits.sync is not None and (kind := traits.sync(args, kwargs)) is not None:
-                transfers.read_back(call.queue, call.stamp, kind)
-            quiet(False)
-            try:
-                out = raw(*on_cpu, **named_on_cpu)
-            except RuntimeError as error:
-                out = _retry(op, raw, error, call, (args, kwargs), (on_cpu, named_on_cpu))
-            finally:
-                quiet(True)
-            for name in named:
-                mine = kwargs.get(name)
-                if isinstance(mine, Tensor) and mine.shape != named_on_cpu[name].shape:
-                    set_to(mine, named_on_cpu[name])
-            wrapped = call.result(out)
-            call.launch(args, wrapped)
-            return wrapped
+            out = compute(call, args, kwargs)
+            call.launch(args, out)
+            return out
         finally:
             clock.leave()
 
     return kernel
 
 
-def _unpinned(wanted: bool | None) -> bool:
-    if wanted:
+def _named(call: Call, kwargs: dict[str, Any], written: frozenset[str]) -> dict[str, Any]:
+    if kwargs.get("pin_memory"):
         raise RuntimeError("Cannot pin 'emu' tensor: only dense CPU tensors can be pinned")
-    return False
+    return {
+        name: call.argument(x, name in written, fixed=name in written)
+        for name, x in kwargs.items()
+        if name != "pin_memory"
+    }
 
 
 def _retry(
@@ -152,7 +169,7 @@ def _retry(
     raw: Callable[..., Any],
     error: RuntimeError,
     call: Call,
-    given: tuple[tuple[Any, ...], dict[str, Any]],
+    given: dict[str, Any],
     on_cpu: tuple[list[Any], dict[str, Any]],
 ) -> Any:
     """Run again what a CPU alias could not: a Python number where a tensor is declared, an `out=` that has to grow."""
@@ -165,7 +182,7 @@ def _retry(
     fresh = {name: torch.empty(0, dtype=kwargs[name].dtype) for name in call.traits.writes_named if name in kwargs}
     out = raw(*args, **{**kwargs, **fresh})
     for name, grown in fresh.items():
-        mine = given[1][name]
+        mine = given[name]
         set_to(mine, grown)
         call.pairs.append((mine, grown))
     return out

@@ -38,15 +38,22 @@ class Hazard:
 
 
 class Allocation:
-    """What is known about one storage: the CPU tensor it aliases, and who accessed it last."""
+    """What is known about one storage: the CPU tensor it aliases, and who accessed it last.
 
-    __slots__ = ("__weakref__", "alias", "dtype", "queue", "reads", "shape", "shared", "stride", "writes")
+    `extent` is the whole of it, `nbytes` what that holds, `queue` the one stream that has touched it unless `shared`.
+    """
+
+    __slots__ = (
+        "__weakref__", "alias", "dtype", "extent", "nbytes", "queue", "reads", "shape", "shared", "stride", "writes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.alias: torch.Tensor | None = None
         self.shape: torch.Size | None = None
         self.stride: tuple[int, ...] = ()
         self.dtype: torch.dtype | None = None
+        self.extent: Extent = (0, 0, None)
+        self.nbytes = 0
         self.queue: Queue | None = None
         self.shared = False
         self.reads: dict[Access, Stamp] = {}
@@ -68,7 +75,8 @@ class Hazards:
                 memory.shared = True
         if memory.shared:
             self._check(memory, extent, write, queue, stamp, now_us)
-        (memory.writes if write else memory.reads)[(queue.stream_id, *extent)] = stamp
+        low, high, gaps = extent
+        (memory.writes if write else memory.reads)[queue.stream_id, low, high, gaps] = stamp
 
     def _check(
         self, memory: Allocation, extent: Extent, write: bool, queue: Queue, stamp: Stamp, now_us: float

@@ -82,7 +82,7 @@ class HostWrites:
             now = ctypes.string_at(copy.address, copy.nbytes)
             if now != copy.bytes:
                 between = f"between {format_site(copy.clean_at)} and {format_site(site)}"
-                self._report(copy, f"a write that PyTorch did not make, {between},", between, now)
+                self._report(copy, f"something other than PyTorch, {between},", between, now)
             copy.clean_at = site
 
     def wrote(self, tensor: torch.Tensor, name: str, site: Site) -> None:

@@ -66,6 +66,7 @@ def register_kernels(device: Device) -> list[torch.library.Library]:
 
 
 def _special(transfers: Transfers) -> Iterator[tuple[str, Kernel]]:
+    yield "clone", make_kernel(transfers, overload("clone"))
     yield "convolution_overrideable", make_kernel(transfers, overload("convolution"))
     backward = overload("convolution_backward_overrideable")
     yield "convolution_backward_overrideable", make_kernel(transfers, backward, special.convolution_backward)
