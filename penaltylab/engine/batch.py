@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+import numpy as np
 import torch
 
 from penaltylab.devices import is_pin_memory_available
@@ -27,11 +28,12 @@ class ForwardMode(Enum):
 
 
 class ReqToTokenPool:
-    """Which KV-cache entry holds which token: `req_to_token` (slots, width), int32, and the slots that are free."""
+    """The request slots: `req_to_token` (slots, width), int32, says which KV-cache entry holds which token."""
 
     def __init__(self, slots: int, width: int, device: torch.device) -> None:
         self.req_to_token = torch.zeros((slots, width), dtype=torch.int32, device=device)
         self.free_slots = list(range(slots))
+        self.last_tokens = np.zeros(slots, dtype=np.int64)  # what the host knows, kept by result processing
 
     def write(self, slots: torch.Tensor, positions: torch.Tensor) -> None:
         """Give the tokens at `positions` (batch, n) of `slots` (batch,) their cache entries."""
@@ -71,6 +73,7 @@ class ScheduleBatch:
         self.forward_mode = ForwardMode.EXTEND
         self.input_ids: torch.Tensor
         self.req_pool_indices: torch.Tensor
+        self.req_pool_indices_cpu: np.ndarray
         self.seq_lens: torch.Tensor
         self.noise_keys: torch.Tensor
         self.sampling_info: SamplingBatchInfo
@@ -81,6 +84,8 @@ class ScheduleBatch:
         for req in self.reqs:
             req.req_pool_idx = self.req_to_token_pool.free_slots.pop(0)
             req.kv_committed_len = req.kv_allocated_len = len(req.origin_input_ids)
+            self.req_to_token_pool.last_tokens[req.req_pool_idx] = req.origin_input_ids[-1]
+        self.req_pool_indices_cpu = np.array([req.req_pool_idx for req in self.reqs])
         columns = [
             [
                 req.req_pool_idx,
@@ -138,6 +143,7 @@ class ScheduleBatch:
             return
         self.req_to_token_pool.free_slots += [req.req_pool_idx for req in self.reqs if req.finished()]
         self.reqs = [self.reqs[i] for i in keep_indices]
+        self.req_pool_indices_cpu = self.req_pool_indices_cpu[keep_indices]
         if not self.reqs:
             return
         keep_indices_device = self._copy(keep_indices, torch.int64)
@@ -150,6 +156,7 @@ class ScheduleBatch:
         self.sampling_info.merge_batch(other.sampling_info)
         for name in ("req_pool_indices", "seq_lens", "noise_keys"):
             setattr(self, name, torch.cat([getattr(self, name), getattr(other, name)]))
+        self.req_pool_indices_cpu = np.concatenate([self.req_pool_indices_cpu, other.req_pool_indices_cpu])
         self.reqs = self.reqs + other.reqs
 
     def tensors(self) -> list[torch.Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 
 from penaltylab.devices import is_pin_memory_available
@@ -55,26 +56,39 @@ def pinned_blocking(batch: ScheduleBatch) -> torch.Tensor:
 
 
 class PinnedRing:
-    """A ring of pinned buffers; one is written again only after the event of its last copy."""
+    """The cheapest copy for those who must copy: one gather from `last_tokens` by slot into a ring of pinned buffers.
 
-    def __init__(self, device: torch.device, slots: int, depth: int = 4) -> None:
-        pin = is_pin_memory_available(device)
-        self.buffers = torch.empty((depth, slots), dtype=torch.int64, pin_memory=pin)
+    A buffer is written again only after the event of its last copy.
+    """
+
+    def __init__(self, device: torch.device, capacity: int, depth: int = 4) -> None:
+        self.device = device
         module = torch.get_device_module(device)
         self.copied = [module.Event() for _ in range(depth)]
         self.turn = 0
+        self._allocate(capacity)
 
     def __call__(self, batch: ScheduleBatch) -> torch.Tensor:
-        tokens = last_tokens(batch)
-        index = self.turn % len(self.copied)
-        if self.turn >= len(self.copied) and not self.copied[index].query():
-            self.copied[index].synchronize()
+        return self.gather(batch.req_to_token_pool.last_tokens, batch.req_pool_indices_cpu)
+
+    def gather(self, values: np.ndarray, indices: np.ndarray) -> torch.Tensor:
+        """`values[indices]`, int64 (n,), on the device."""
+        n = len(indices)
+        if n > self.buffers.shape[1]:
+            self._allocate(2 * n)  # the caching host allocator keeps the old buffers until their copies are done
+        slot = self.turn % len(self.copied)
+        if not self.copied[slot].query():
+            self.copied[slot].synchronize()
         self.turn += 1
-        source = self.buffers[index, : len(tokens)]
-        source.copy_(torch.tensor(tokens, dtype=torch.int64))
-        latest_output_ids = source.to(batch.device, non_blocking=True)
-        self.copied[index].record()
-        return latest_output_ids
+        np.take(values, indices, out=self.written[slot, :n], mode="clip")
+        on_device = self.buffers[slot, :n].to(self.device, non_blocking=True)
+        self.copied[slot].record()
+        return on_device
+
+    def _allocate(self, capacity: int) -> None:
+        pin = is_pin_memory_available(self.device)
+        self.buffers = torch.empty((len(self.copied), capacity), dtype=torch.int64, pin_memory=pin)
+        self.written = self.buffers.numpy()
 
 
 class PinnedReuseUnsafe:

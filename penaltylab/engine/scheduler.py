@@ -180,6 +180,7 @@ class Scheduler:
                 continue
             before = len(req.output_ids)
             req.append(row[:accept_len])
+            self.context.req_to_token_pool.last_tokens[req.req_pool_idx] = req.output_ids[-1]
             req.kv_committed_len += accept_len
             if launch.step is not None:
                 self.counts.accept_lens[launch.step, req.rid] = accept_len
