@@ -15,7 +15,7 @@ from penaltylab.errors import InputError
 from penaltylab.params import Params
 from penaltylab.upstream.release import Upstream, load, revision_of
 
-SET_BY_VERSION = ("revision", "h2d", "min_tokens_mask", "accounting")
+SET_BY_VERSION = ("revision", "h2d", "min_tokens_mask", "accounting", "apply")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

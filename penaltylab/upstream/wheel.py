@@ -90,7 +90,7 @@ def _is_whole(folder: Path) -> bool:
     try:
         expected = list(_recorded(folder / "RECORD"))
         return bool(expected) and all(_digest(folder / name) == digest for name, digest in expected)
-    except FileNotFoundError:
+    except (OSError, ValueError):
         return False
 
 
