@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from penaltylab.emu.backward import Backward
 from penaltylab.emu.clock import Clock
 from penaltylab.emu.hazards import Hazards
 from penaltylab.emu.hostwrites import HostWrites
@@ -42,7 +43,7 @@ class Device:
         self.hazards = Hazards()
         self.host_writes = HostWrites(self)
         self.pinned = PinnedPool(self)
-        self.backward_queue: Queue | None = None
+        self.backward = Backward(self)
         self.configure("h100", "modelled")
 
     def configure(self, machine: str | Path | Machine, host_time: str) -> None:
@@ -60,6 +61,7 @@ class Device:
         self.hazards.found = []
         self.host_writes.reset()
         self.pinned.reset()
+        self.backward.reset()
 
     def new_queue(self, priority: int = 0) -> Queue:
         """The next stream of the pool: 32 of each priority, given out in turn and then again, as PyTorch does."""
@@ -79,8 +81,12 @@ class Device:
             raise RuntimeError(f"emu: {stream!r} is no stream of this device") from None
 
     def current_queue(self) -> Queue:
-        """The current stream of this thread; in a thread of autograd, the stream that its caller runs on."""
-        return self.current.queue or self.backward_queue or self.default
+        """The current stream of this thread; in a thread of autograd, that of the node's forward."""
+        queue = self.current.queue
+        if queue is None:
+            node = torch._C._current_autograd_node()
+            queue = self.default if node is None else self.backward.queue(node)
+        return queue
 
     # What happened before what
 

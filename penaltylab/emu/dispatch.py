@@ -29,8 +29,10 @@ class Call:
     def __init__(self, device: Device, traits: Traits) -> None:
         self.device = device
         self.traits = traits
-        self.queue = queue = device.current.queue or device.current_queue()
-        self.stamp = device.stamp(queue, device.sites.caller(), traits.kernel_name)
+        self.queue = queue = device.current_queue()
+        if queue is not device.default:
+            device.backward.note(queue)
+        self.stamp = device.stamp(queue, device.sites.caller() or device.backward.site, traits.kernel_name)
         self.moved = 0
         self.pairs: list[tuple[Tensor, Tensor]] = []
 

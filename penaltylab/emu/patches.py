@@ -6,13 +6,42 @@ from typing import Any
 
 import torch
 
+from penaltylab.emu.backward import patch_backward
 from penaltylab.emu.device import Device
 from penaltylab.emu.pinned import pinned_block
+from penaltylab.emu.routing import route_classes
+from penaltylab.emu.serialization import register_serialization
 
 
 def patch_torch(device: Device) -> None:
     """All patches. Each acts on tensors and devices of ours, or on pinned memory; others pass through."""
+    register_serialization()
+    route_classes()
+    patch_backward(device)
+    _patch_accelerator()
+    _patch_inductor()
     _patch_host_writes(device)
+
+
+def _patch_accelerator() -> None:
+    """`torch.accelerator` asks C++ for streams, which knows none of ours."""
+    module = torch.get_device_module("emu")
+    for name in ("current_stream", "set_stream", "synchronize"):
+        setattr(torch.accelerator, name, getattr(module, name))
+
+
+def _patch_inductor() -> None:
+    """`torch.compile` has no code generator for this device: say so."""
+    wrapper = torch._TorchCompileInductorWrapper
+    original = wrapper.__call__
+
+    def call(self: Any, model: Any, inputs: Any) -> Any:
+        tensors = [*inputs, *model.parameters(), *model.buffers()]
+        if any(isinstance(x, torch.Tensor) and x.device.type == "emu" for x in tensors):
+            raise RuntimeError("emu: torch.compile has no backend for this device; call the function as it is")
+        return original(self, model, inputs)
+
+    wrapper.__call__ = call  # type: ignore[method-assign]
 
 
 _METADATA_ONLY = frozenset(
