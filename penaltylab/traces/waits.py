@@ -75,7 +75,7 @@ def explain(
         if rows.size and us.max() > 0:
             by_lane[on] = rows[us > 0], us[us > 0]
     if lane < 0 and own and by_lane:
-        lane = _last_to_end(trace, by_lane, end)
+        lane = _busiest(by_lane)
     covered = float(by_lane[lane][1].sum()) if lane in by_lane else 0.0
     considered = by_lane
     if own and covered >= length / 2:
@@ -96,12 +96,9 @@ def _covers(found: tuple[Index, Floats], length: float) -> bool:
     return float(found[1].sum()) >= _EXPLAINED * length
 
 
-def _last_to_end(trace: Trace, by_lane: dict[int, tuple[Index, Floats]], end: float) -> int:
-    """The stream whose work ended last before the host went on: the one it was waiting for."""
-    ends = {lane: trace.gpu.end[rows] for lane, (rows, _) in by_lane.items()}
-    last = {lane: float(found[found <= end].max(initial=-np.inf)) for lane, found in ends.items()}
-    lane = max(last, key=lambda one: last[one])
-    return lane if last[lane] > -np.inf else -1
+def _busiest(by_lane: dict[int, tuple[Index, Floats]]) -> int:
+    """The stream that was busy longest while the host waited: the one it was waiting for, as far as anyone can tell."""
+    return max(by_lane, key=lambda lane: float(by_lane[lane][1].sum()))
 
 
 def _summed(trace: Trace, by_lane: dict[int, tuple[Index, Floats]]) -> list[Wait]:
