@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from penaltylab.penalties.orchestrator import BatchedPenalizerOrchestrator
 
 # Gather, compute and scatter cost about this many times what a dense pass costs an element: `penaltylab bench apply`.
-SPARSE_COST = 8
+SPARSE_COST = 16
 
 
 class History:
