@@ -18,6 +18,7 @@ from torch.profiler import record_function
 from penaltylab import emu
 from penaltylab.emu.profile import Profiler
 from penaltylab.errors import InputError
+from penaltylab.traces.stalls import find_stalls
 
 Event = dict[str, Any]
 
@@ -164,6 +165,16 @@ def test_the_operator_around_a_call_is_the_one_that_its_external_id_names(tmp_pa
     assert copies == {"aten::_copy_from", "aten::_to_copy"}
 
 
+def test_the_inspector_finds_the_synchronizations_that_the_device_knows_of(tmp_path: Path) -> None:
+    profiled(tmp_path, decode_loop)
+    known = [(sync.kind, sync.site) for sync in emu.syncs() if sync.hidden]
+    found = find_stalls(tmp_path / "trace.json.gz")
+    found = found[found.kind.isin(["blocking-h2d", "blocking-d2h"])].sort_values("start_us")
+    kinds = {"blocking-h2d": "copy-h2d", "blocking-d2h": "copy-d2h"}
+    assert [(kinds[kind], site) for kind, site in zip(found.kind, found.site, strict=True)] == known
+    assert len(known) == 6
+
+
 def test_every_launch_points_at_what_it_launched(tmp_path: Path) -> None:
     trace = profiled(tmp_path, decode_loop)
     calls = {call["args"]["correlation"]: call for call in of(trace, "cuda_runtime")}
@@ -205,13 +216,13 @@ def test_an_annotation_takes_as_long_as_the_hosts_clock_says(tmp_path: Path) -> 
 
 def test_an_operators_inner_work_on_the_cpu_does_not_appear(tmp_path: Path) -> None:
     def body() -> None:
-        x = torch.arange(6.0, device="emu").reshape(2, 3)
+        x, host = torch.arange(6.0, device="emu").reshape(2, 3), torch.arange(3.0)
         with record_function("add"):
             x + 1
         with record_function("linear"):
             torch.nn.functional.linear(x, x)
         with record_function("upload"):
-            torch.arange(3.0).to("emu")
+            host.to("emu")
         with record_function("download"):
             x.cpu()
         with record_function("item"):
@@ -227,7 +238,7 @@ def test_an_operators_inner_work_on_the_cpu_does_not_appear(tmp_path: Path) -> N
     assert Counter(inside["linear"])["aten::linear"] == 1
     assert not {"aten::empty", "aten::copy_"} & set(inside["linear"])
     copy = ["aten::to", "aten::_to_copy"]
-    assert inside["upload"][1:] == [*copy, "aten::empty_strided", "aten::copy_", "aten::_copy_from"]
+    assert inside["upload"] == [*copy, "aten::empty_strided", "aten::copy_", "aten::_copy_from"]
     assert inside["download"] == copy
     assert inside["item"][-2:] == ["aten::item", "aten::_local_scalar_dense"]
 

@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch.profiler import record_function
 
+from penaltylab import devices
 from penaltylab.errors import InputError
-from penaltylab.traces.record import TorchProfiler
+from penaltylab.traces.record import TorchProfiler, record_trace
 from penaltylab.traces.write import check_writable, write_trace
 
 
@@ -49,6 +50,40 @@ def test_an_annotation_with_quotes_does_not_spoil_the_document() -> None:
     with TorchProfiler() as profiler, record_function('say "so"'):
         torch.ones(3) + 1
     assert 'say "so"' in names(profiler.document())
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("emu", id="emulated"), pytest.param("cuda", id="cuda", marks=pytest.mark.gpu)]
+)
+def test_a_recording_returns_what_the_body_does_and_holds_the_devices_rows(tmp_path: Path, name: str) -> None:
+    device = devices.resolve(name)
+    path = tmp_path / "trace.json.gz"
+
+    def body() -> list[int]:
+        ids = torch.tensor([3, 1, 2], device=device)
+        return (ids + 1).tolist()
+
+    assert record_trace(body, device, path, {"params_hash": "abc"}) == [4, 2, 3]
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    assert document["penaltylab"]["params_hash"] == "abc"
+    assert document["penaltylab"]["simulated"] is (name == "emu")
+    assert {"cuda_runtime", "gpu_memcpy", "kernel"} <= {event.get("cat") for event in document["traceEvents"]}
+
+
+def test_a_path_that_cannot_be_written_is_refused_before_the_body_runs(tmp_path: Path) -> None:
+    ran = []
+    with pytest.raises(InputError, match="cannot be written"):
+        record_trace(lambda: ran.append(1), devices.resolve("emu"), tmp_path / "absent" / "trace.json")
+    assert ran == []
+
+
+def test_a_body_that_raises_leaves_no_file(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise KeyError("fails")
+
+    with pytest.raises(KeyError):
+        record_trace(fail, devices.resolve("emu"), tmp_path / "trace.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_kinetos_usdt_lines_are_dropped_and_other_lines_are_not() -> None:
