@@ -43,25 +43,35 @@ class Collector:
     def decode(self, arm: str, **changes: Any) -> Decode:
         """`pl.decode` with the notebook's parameters and `changes`; leaves a row called `arm`."""
         run = decode(**self.with_changes(**changes))
-        waits = {kind: median(values[run.params.warmup :]) for kind, values in run.wait_us.items()}
-        self._keep(
-            Row(
-                **self._common(arm, run.params),
-                step_us_median=run.median("step_us"),
-                cumulate_us_median=run.median("cumulate_us"),
-                stall_us_median=run.median("stall_us"),
-                wait_us_median=waits,
-                tokens_per_s=run.tokens_per_s,
-                fwd_occupancy=run.fwd_occupancy,
-                hazards=len(run.hazards),
-            )
+        self.keep(
+            arm,
+            run.params,
+            step_us_median=run.median("step_us"),
+            cumulate_us_median=run.median("cumulate_us"),
+            stall_us_median=run.median("stall_us"),
+            wait_us_median={kind: median(values[run.params.warmup :]) for kind, values in run.wait_us.items()},
+            tokens_per_s=run.tokens_per_s,
+            fwd_occupancy=run.fwd_occupancy,
+            hazards=len(run.hazards),
         )
         return run
 
-    def measured(self, arm: str, metrics: dict[str, float], **changes: Any) -> None:
-        """Leave a row for something that is no run of the engine: `metrics` maps a name with its unit to a number."""
-        params = Params.of(**self.with_changes(**changes))
-        self._keep(Row(**self._common(arm, params), metrics=metrics))
+    def keep(self, arm: str, params: Params, **measured: Any) -> None:
+        """Leave a row called `arm` for what was measured elsewhere; `measured` are fields of `Row`."""
+        if self._out is None:
+            return
+        simulated = self.device["simulated"]
+        row = Row(
+            cell=self._cell,
+            arm=arm,
+            params=params.asdict(),
+            params_hash=params.hash(),
+            device=self.device["name"],
+            simulated=simulated,
+            host_time=params.host_time if simulated else None,
+            **measured,
+        )
+        append_row(self._out, row)
 
     def record(self, arm: str, **changes: Any) -> str:
         """`pl.record` with the notebook's parameters and `changes`; returns the trace's path, named after `arm`."""
@@ -79,22 +89,6 @@ class Collector:
         if self._out is not None:
             (self._out / "figures" / f"{self._cell}.{_slug(name)}.png").write_bytes(png.getvalue())
         return Image(png.getvalue(), width=960, alt=caption)
-
-    def _common(self, arm: str, params: Params) -> dict[str, Any]:
-        simulated = self.device["simulated"]
-        return {
-            "cell": self._cell,
-            "arm": arm,
-            "params": params.asdict(),
-            "params_hash": params.hash(),
-            "device": self.device["name"],
-            "simulated": simulated,
-            "host_time": params.host_time if simulated else None,
-        }
-
-    def _keep(self, row: Row) -> None:
-        if self._out is not None:
-            append_row(self._out, row)
 
 
 def median(values: Any) -> float:

@@ -77,7 +77,8 @@ def call_times(study: Collector) -> "pd.DataFrame":
     for stream, busy_ms in (("idle", 0.0), ("busy", study.params.forward_ms)):
         for name, way in WAYS.items():
             times = {label(size): _call_us(study.torch_device, way, size, busy_ms) for size in SIZES}
-            study.measured(f"{name}, {stream} stream", {f"call_us {size}": us for size, us in times.items()})
+            metrics = {f"{size}, us": us for size, us in times.items()}
+            study.keep(f"{name}, {stream} stream", study.params, metrics=metrics)
             table[stream, name] = times
     frame = pd.DataFrame(table).T.rename_axis(
         index=["stream", "way"], columns=f"us in the call, {study.device['name']}"
@@ -108,7 +109,14 @@ def plot(study: Collector, times: "pd.DataFrame") -> "Image":
     styles = dict(zip(WAYS, ("o-", "s--", "^-", "D:"), strict=True))
     for panel, stream in zip(panels, ("idle", "busy"), strict=True):
         for name, style in styles.items():
-            panel.plot(SIZES, times.loc[stream, name], style, label=name, markersize=5, fillstyle="none")
+            panel.plot(
+                SIZES,
+                times.loc[stream, name],
+                style,
+                label=f"{name}: {WAYS[name].statement}",
+                markersize=5,
+                fillstyle="none",
+            )
         panel.set(xscale="log", yscale="log", xlabel="size of the copy", title=f"behind {_behind(study, stream)}")
         panel.set_xticks(SIZES, [label(size) for size in SIZES], fontsize=8)
         panel.minorticks_off()

@@ -2,8 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penaltylab.engine.run import decode
-from penaltylab.params import revisions as known_revisions
+from penaltylab.errors import InputError
+from penaltylab.params import Params
 from penaltylab.study.collect import Collector, median
 
 if TYPE_CHECKING:
@@ -52,7 +55,6 @@ def step_times(study: Collector, path: str, revisions: list[str]) -> "pd.DataFra
                 "waits": median(waits),
                 "tokens/s": run.tokens_per_s,
                 "forward %": run.fwd_occupancy,
-                "what it is": known_revisions()[name]["note"],
             }
         )
     frame = pd.DataFrame(rows).set_index("revision").rename_axis(columns=f"us a step, {study.device['name']}")
@@ -65,6 +67,46 @@ def timelines(study: Collector, path: str, revisions: list[str]) -> "Image":
 
     steps: dict[str, Any] = {"steps": min(TRACED_STEPS, study.params.steps), "warmup": min(4, study.params.warmup)}
     traces = [study.record(f"{path}-{name}", path=path, revision=name, **steps) for name in revisions]
-    figure = plot_timelines(traces)
+    figure = plot_timelines(traces, labels=[f"{path} path, {_title(name)}" for name in revisions])
     caption = f"The {path} path at {', '.join(revisions)}: where the host stalls. {study.device['name']}."
     return study.figure(f"{path}-timelines", figure, caption)
+
+
+def _title(revision: str) -> str:
+    """A pull request by its number, a release by its name."""
+    return f"sglang after #{revision}" if revision.isdigit() else revision
+
+
+def released(study: Collector, versions: list[str]) -> "pd.DataFrame":
+    """Released sglang code beside ours with that release's settings, in us a step; each run is kept with the study.
+
+    Where the releases cannot be fetched, the table says so instead.
+    """
+    import pandas as pd
+
+    from penaltylab.upstream import compare
+
+    try:
+        rows = compare(versions, **study.with_changes())
+    except InputError as error:
+        return pd.DataFrame({"not run here": [str(error)]})
+    for row in rows:
+        params = Params.of(**study.with_changes(path=row.path, revision=row.revision))
+        study.keep(
+            f"{row.path} sglang {row.version}" if row.arm == "sglang" else f"{row.path} ours as {row.revision}",
+            params,
+            step_us_median=row.step_us,
+            cumulate_us_median=row.cumulate_us,
+            stall_us_median=row.stall_us,
+            wait_us_median=row.wait_us,
+            hazards=row.hazards,
+        )
+    columns = {
+        "step_us": "step",
+        "cumulate_us": "in cumulate",
+        "stall_us": "stall",
+        "difference_percent": "step, % off",
+    }
+    frame = pd.DataFrame([msgspec.structs.asdict(row) for row in rows]).set_index(["version", "path", "arm"])
+    frame = frame[[*columns, "tokens_equal"]].rename(columns=columns).round(1)
+    return frame.rename_axis(columns=f"us a step, {study.device['name']}")

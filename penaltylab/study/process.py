@@ -65,8 +65,12 @@ def _since(start: float) -> float:
 
 
 def _environment(scratch: str) -> dict[str, str]:
-    """The kernel's environment: this package, this interpreter's kernel, and nobody's start-up files or history."""
-    inherited = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+    """The kernel's environment: this package, this interpreter's kernel, and nobody's start-up files or history.
+
+    One thread an operator, unless the caller has set a number: the tensors are small, and threads that wait for one
+    another cost more than they bring as soon as the machine does anything else.
+    """
+    inherited = {"OMP_NUM_THREADS": "1"} | {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
     search = os.pathsep.join(filter(None, [str(PACKAGE_PARENT), inherited.get("PYTHONPATH")]))
     own = {"JUPYTER_PREFER_ENV_PATH": "1", "JUPYTER_RUNTIME_DIR": scratch, "IPYTHONDIR": scratch, "PYTHONPATH": search}
     return inherited | own

@@ -47,4 +47,6 @@ class Progress:
         if cell in self._tasks:
             self._bars.remove_task(self._tasks.pop(cell))
         self._bars.advance(self._all)
-        self._console.print(f"{status:<11} {elapsed_s:6.1f} s  {cell}{f': {reason}' if reason else ''}", markup=False)
+        self._console.print(
+            f"{status:<11} {elapsed_s:6.1f} s  {cell}{f': {reason}' if reason else ''}", markup=False, soft_wrap=True
+        )

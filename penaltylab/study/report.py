@@ -29,6 +29,11 @@ class Section:
     other: list[Row]
     traces: list[str]
 
+    @property
+    def devices(self) -> str:
+        """What the numbers were taken on; the name of an emulated device begins with SIMULATED."""
+        return ", ".join(sorted({row.device for row in [*self.runs, *self.other]}))
+
 
 def write_report(folder: Path, record: Record) -> None:
     """Write `report.html` of the run in `folder`, from its record, its rows, its figures and its traces."""
