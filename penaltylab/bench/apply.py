@@ -47,7 +47,7 @@ def _row(kind: str, batch: int, vocab: int, history: int, device: torch.device) 
         raise AssertionError(f"dense and sparse differ: {kind}, batch {batch}, vocab {vocab}, history {history}")
     bodies = {"upstream": _step(dense, logits), "ours": _step(sparse, logits)}
     took = device_us(bodies, device) if device.type == "cuda" else host_us(bodies, rounds=5)
-    # Dense: zero, subtract twice and add to the logits, or clone and scale. Sparse: gathers of state, then of the logits.
+    # Dense: zero, subtract twice, add to the logits, or clone and scale. Sparse: gathers of state, then of logits.
     dense_passes, sparse_passes = (10, 14) if kind == "additive" else (7, 11)
     return {
         "suite": "apply",

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from penaltylab.bench.interleave import host_us
+from penaltylab.bench.interleave import Body, host_us
 from penaltylab.engine.batch import ScheduleBatch
 from penaltylab.engine.h2d import PinnedRing, last_tokens, pinned_async
 from penaltylab.engine.request import Req, SamplingParams, Tokenizer
@@ -26,7 +26,7 @@ def _row(size: int, cuda: bool) -> dict[str, Any]:
     values, indices = batch.req_to_token_pool.last_tokens, batch.req_pool_indices_cpu
     if cuda:
         ring = PinnedRing(batch.device, size)
-        bodies = {"upstream": lambda: pinned_async(batch), "ours": lambda: ring(batch)}
+        bodies: dict[str, Body] = {"upstream": lambda: pinned_async(batch), "ours": lambda: ring(batch)}
     else:
         out = np.empty(size, dtype=np.int64)
         bodies = {

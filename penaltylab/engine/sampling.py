@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
 from penaltylab.penalties.repetition import apply_scaling_penalties
-
-if TYPE_CHECKING:
-    from penaltylab.penalties.orchestrator import BatchedPenalizerOrchestrator
 
 
 @dataclass
@@ -24,7 +21,7 @@ class SamplingBatchInfo:
     temperatures: torch.Tensor
     is_all_greedy: bool
     vocab_size: int
-    penalizer_orchestrator: BatchedPenalizerOrchestrator | None
+    penalizer_orchestrator: Any  # ours, or sglang's own; None in a launch's copy
     acc_additive_penalties: torch.Tensor | None = None
     acc_scaling_penalties: torch.Tensor | None = None
     acc_ids: torch.Tensor | None = None
@@ -46,7 +43,7 @@ class SamplingBatchInfo:
         orchestrator.accumulate_additive_penalties(self.acc_additive_penalties)
         self.acc_scaling_penalties = orchestrator.accumulate_scaling_penalties()
 
-    def _update_sparse_penalties(self, orchestrator: BatchedPenalizerOrchestrator, ids: torch.Tensor) -> None:
+    def _update_sparse_penalties(self, orchestrator: Any, ids: torch.Tensor) -> None:
         self.acc_ids = ids
         self.acc_additive_penalties = torch.zeros(ids.shape, dtype=torch.float32, device=ids.device)
         orchestrator.accumulate_additive_penalties(self.acc_additive_penalties, ids)
