@@ -52,6 +52,7 @@ def _cells(row: Row) -> dict[str, str]:
         "path": row.path,
         "code": row.code if theirs else f"ours as {row.revision}",
         **{name: "-" if math.isnan(us) else f"{us:.0f}" for name, us in times.items()},
+        "hazards": str(row.hazards),
         "difference": "" if theirs else f"{row.difference_percent:+.1f} %",
     }
 

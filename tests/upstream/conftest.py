@@ -25,13 +25,16 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def released() -> Callable[[str], Upstream]:
     """Loads a real release, or skips the test with what kept it from being fetched."""
+    unreachable: list[str] = []
 
     def fetch(version: str) -> Upstream:
-        try:
-            return load(version)
-        except InputError as error:
-            if "pip could not fetch it" in str(error):
-                pytest.skip(str(error))
-            raise
+        if not unreachable:
+            try:
+                return load(version)
+            except InputError as error:
+                if "pip could not fetch it" not in str(error):
+                    raise
+                unreachable.append(str(error))
+        pytest.skip(unreachable[0])
 
     return fetch

@@ -64,7 +64,7 @@ class Side:
 
 
 def random_req(random: Random) -> Req:
-    """Values that are not dyadic: equal bits then mean equal operations in equal order."""
+    """Values that are not dyadic, so that equal bits mean equal operations."""
     params = SamplingParams(
         max_new_tokens=99,
         min_new_tokens=random.choice([0, 0, 1, 3]),
