@@ -13,6 +13,7 @@ Nanoseconds = npt.NDArray[np.int64]
 
 _MARK = "penaltylab clock mark"
 _MARKS = 16
+_HALF_UP = 0.5001  # so that half a ns rounds up, whatever the last binary digit of a sum of times
 
 
 @dataclass(slots=True)
@@ -62,8 +63,8 @@ def nest(slices: Sequence[Slice]) -> None:
 
 
 def to_ns(us: float) -> int:
-    """Whole ns of a time in us. Half a ns rounds the same way whatever the last binary digit of a sum of times."""
-    return int(us * 1e3 + 0.5001)
+    """Whole ns of a time in us."""
+    return int(us * 1e3 + _HALF_UP)
 
 
 def take_marks() -> list[int]:
@@ -129,7 +130,7 @@ class ClockMap:
         nearest = np.where(perf - self.real[before] <= self.real[after] - perf, before, after)
         at_a_break = np.abs(self.real[nearest] - perf) <= self.error_ns
         times = np.where(at_a_break, self.virtual[nearest], np.interp(perf, self.real, self.virtual))
-        return (times + 0.5001).astype(np.int64)
+        return (times + _HALF_UP).astype(np.int64)
 
 
 def retime(slices: Sequence[Slice], clock: ClockMap, calls: Sequence[tuple[int, int]]) -> None:

@@ -155,9 +155,14 @@ def test_every_slice_arrives_and_no_error_is_counted(tmp_path: Path, host_time: 
         assert errors(query) == []
         assert dict(query("select name, count(*) from slice group by name")) == dict(written)
         assert query("select max(depth) from slice")[0][0] < 64
-        arrows = query("select count(*) from flow")[0][0]
+        arrows = query(
+            "select launch.category, op.category, count(*) from flow "
+            "join slice launch on launch.id = slice_out join slice op on op.id = slice_in group by 1, 2"
+        )
         processes = [name for (name,) in query("select name from process")]
-    assert arrows == sum(event["ph"] == "s" for event in events) > 100
+    flows = [event["cat"] for event in events if event["ph"] == "X" and "stream" in event.get("args", {})]
+    assert sorted(arrows) == [["cuda_runtime", kind, number] for kind, number in sorted(Counter(flows).items())]
+    assert len(flows) > 100
     assert "SIMULATED H100 (penaltylab emu)" in processes
 
 

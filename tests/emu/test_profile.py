@@ -300,6 +300,12 @@ def test_a_body_that_raises_ends_the_profile_and_the_next_one_works(tmp_path: Pa
     assert of(profiled(tmp_path, decode_loop), "kernel")
 
 
+def test_a_body_that_configures_the_device_anew_ends_the_profile_too(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no recording"):
+        profiled(tmp_path, lambda: emu.configure("h100", "modelled"))
+    assert of(profiled(tmp_path, decode_loop), "kernel")
+
+
 def test_an_unwritable_path_is_one_line_and_does_not_cost_the_profile(tmp_path: Path) -> None:
     with Profiler() as profiler:
         torch.zeros(3, device="emu")
