@@ -9,7 +9,7 @@ from torch.autograd import profiler
 from penaltylab.emu.alias import Tensor, adopt, check_device, extent_of, fixed_alias, is_whole, memory_of, set_to, to_cpu
 from penaltylab.emu.costs import is_half, kernel_us
 from penaltylab.emu.device import Device
-from penaltylab.emu.operators import Traits, traits_of
+from penaltylab.emu.operators import COUNTED, SENT, Traits, traits_of
 from penaltylab.emu.transfers import Transfers
 
 Kernel = Callable[..., Any]
@@ -91,7 +91,7 @@ class Call:
         """A new device tensor, written by this operator."""
         result, memory = adopt(out)
         memory.queue = queue = self.queue
-        if nbytes := memory.nbytes:
+        if (nbytes := memory.nbytes) and self.traits.computes:
             self.moved += nbytes
             low, high, gaps = memory.extent
             memory.writes[queue.stream_id, low, high, gaps] = self.stamp
@@ -101,7 +101,7 @@ class Call:
         """Put the kernel on the stream. PyTorch launches none where there is nothing to move."""
         device, traits, moved = self.device, self.traits, self.moved
         machine = device.machine
-        if not moved or not traits.computes:
+        if not moved or not traits.computes or type(out) in _PLAIN:
             device.clock.now_us += machine.dispatch_us if traits.computes else machine.alloc_us
             return
         flops = traits.flops(args, out) if traits.flops is not None else 0.0
@@ -124,7 +124,7 @@ def make_kernel(transfers: Transfers, op: Any, run: Callable[..., Any] | None = 
         ]
         named_on_cpu = _named(call, kwargs, named) if kwargs else kwargs
         if sync is not None and (kind := sync(args, kwargs)) is not None:
-            transfers.read_back(call.queue, call.stamp, kind)
+            _synchronize(transfers, call, kind)
         profiled = profiler._is_profiler_enabled
         if profiled:
             quiet(False)
@@ -154,6 +154,18 @@ def make_kernel(transfers: Transfers, op: Any, run: Callable[..., Any] | None = 
             clock.leave()
 
     return kernel
+
+
+def _synchronize(transfers: Transfers, call: Call, kind: str) -> None:
+    """The hidden synchronization of this operator: the host waits for a count or value, or sends it over and waits."""
+    device = call.device
+    if kind in SENT:
+        transfers.send(call.queue, call.stamp, kind)
+        return
+    sync = device.planned(kind, call.traits.kernel_name, call.queue, call.stamp[1])
+    if kind in COUNTED:
+        device.launch(call.queue, call.stamp, kernel_us(device.machine, call.moved, 0.0, False), call.moved)
+    transfers.read_back(call.queue, call.stamp, sync)
 
 
 def _named(call: Call, kwargs: dict[str, Any], written: frozenset[str]) -> dict[str, Any]:

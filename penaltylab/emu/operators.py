@@ -22,7 +22,7 @@ def _on_device(value: Any) -> bool:
 
 def _index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     indices = [index for index in args[1] if isinstance(index, torch.Tensor)]
-    if any(index.dtype in (torch.bool, torch.uint8) for index in indices):
+    if any(index.dtype in (torch.bool, torch.uint8) and not index.is_cpu for index in indices):
         return "boolean-index"
     return "cpu-index" if any(index.is_cpu for index in indices) else None
 
@@ -33,7 +33,7 @@ def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     kind = _index(args, kwargs)
     if kind == "boolean-index" and scalar and not (kwargs.get("accumulate") or (len(args) > 3 and args[3])):
         return None  # ATen turns it into masked_fill_
-    return kind or ("copy-h2d" if scalar else None)
+    return kind or ("copy-h2d" if scalar and values.dim() == 0 else None)
 
 
 def _value(position: int) -> SyncRule:
@@ -65,13 +65,19 @@ SYNC_RULES: dict[str, SyncRule] = {
     "masked_fill_": _value(2),
     "index_fill": _value(3),
     "index_fill_": _value(3),
-    "equal": _always("item"),
+    "equal": _VALUES,
     "multinomial": _VALUES,
     "_linalg_check_errors": _VALUES,
     "embedding_renorm_": _SHAPE,
     "histc": _VALUES,
 }
 """By operator name, overloads alike. Sources: `aten/src/ATen/native/cuda`, of PyTorch 2.x."""
+
+COUNTED = frozenset({"nonzero", "boolean-index", "data-dependent-shape", "checked-values"})
+"""Kinds where a kernel first computes what the host then waits for."""
+
+SENT = frozenset({"cpu-index", "copy-h2d"})
+"""Kinds where the operator first brings a host tensor to the device, by a blocking copy."""
 
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 _TAKES_CPU = _INDEXING | {

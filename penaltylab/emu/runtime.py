@@ -40,7 +40,6 @@ def runtime() -> Runtime:
     """The runtime, made and registered on first use."""
     from penaltylab.emu.autocast import register_autocast
     from penaltylab.emu.device_module import make_device_module
-    from penaltylab.emu.factories import patch_factories
     from penaltylab.emu.patches import patch_torch
     from penaltylab.emu.registration import register_kernels
 
@@ -50,6 +49,5 @@ def runtime() -> Runtime:
 
     _setup_privateuseone_for_python_backend("emu", backend_module=make_device_module(device))
     libraries = [*register_kernels(device), *register_autocast()]
-    patch_factories(device)
     patch_torch(device)
     return Runtime(device, tuple(libraries))

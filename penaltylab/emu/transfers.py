@@ -13,21 +13,22 @@ from typing import Any
 
 import torch
 
-from penaltylab.emu.alias import Tensor, check_device, extent_of, fixed_alias, memory_of, set_to, to_cpu, to_emu
+from penaltylab.emu.alias import Tensor, check_device, extent_of, memory_of, set_to, to_cpu, to_emu
 from penaltylab.emu.costs import kernel_us
 from penaltylab.emu.device import Device
 from penaltylab.emu.pinned import pinned_block
 from penaltylab.emu.queues import Queue, Stamp
 from penaltylab.emu.sites import Site
+from penaltylab.emu.synchronize import Sync
 
 _SCALAR_BYTES = 8
+_copy: Any = torch._C.TensorBase.copy_  # not `Tensor.copy_`, which reports the host's writes
 _COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one copy goes: is the host side pinned, does the host first (or last) go through a temporary, does the device,
-    and how many bytes cross."""
+    """How one copy goes: whether the host's end is pinned, whether either end goes through a temporary, bytes that cross."""
 
     pinned: bool
     host_temporary: bool
@@ -78,7 +79,7 @@ class Transfers:
                     self._download(queue, source, target, non_blocking, site)
                 else:
                     self._move(queue, source, target, site)
-            (target if target.is_cpu else to_cpu(target)).copy_(source if source.is_cpu else to_cpu(source))
+            _copy(target if target.is_cpu else to_cpu(target), source if source.is_cpu else to_cpu(source))
         return target
 
     def to_copy(
@@ -129,16 +130,24 @@ class Transfers:
             queue = device.current_queue()
             stamp = device.stamp(queue, device.sites.caller(), "aten::_local_scalar_dense")
             device.hazards.touch(memory_of(tensor), extent_of(tensor), False, queue, stamp, device.clock.now_us)
-            self.read_back(queue, stamp, "item")
+            self.read_back(queue, stamp, device.planned("item", stamp[2], queue, stamp[1]))
             return torch.ops.aten._local_scalar_dense.default._op(to_cpu(tensor))
 
-    def read_back(self, queue: Queue, stamp: Stamp, kind: str) -> None:
+    def read_back(self, queue: Queue, stamp: Stamp, sync: Sync) -> None:
         """The host needs a value of the device: a small copy to pinned memory, and a wait for it."""
+        self._memcpy(queue, stamp, stamp[1], "DtoH", True, _SCALAR_BYTES)
+        self._wait(queue, sync)
+
+    def send(self, queue: Queue, stamp: Stamp, kind: str) -> None:
+        """An operator was given a small host tensor, which it brings over by a blocking copy from pageable memory."""
+        sync = self.device.planned(kind, _copy_name("HtoD", False), queue, stamp[1])
+        self._memcpy(queue, stamp, stamp[1], "HtoD", False, _SCALAR_BYTES)
+        self._wait(queue, sync)
+
+    def _wait(self, queue: Queue, sync: Sync, already_us: float = 0.0) -> None:
         device = self.device
-        _, site, name = stamp
-        sync = device.planned(kind, name, queue, site)
-        self._memcpy(queue, stamp, site, "DtoH", True, _SCALAR_BYTES)
-        sync.blocked_us = device.wait("cudaStreamSynchronize", queue.stream_id, queue.tail_us, queue.order, site)
+        waited = device.wait("cudaStreamSynchronize", queue.stream_id, queue.tail_us, queue.order, sync.raw_site)
+        sync.blocked_us = already_us + waited
 
     def _upload(self, queue: Queue, source: Tensor, target: Tensor, non_blocking: bool, site: Site) -> None:
         device, machine = self.device, self.device.machine
@@ -167,9 +176,7 @@ class Transfers:
         if held is not None:
             device.know(before)
         if sync is not None:
-            if not non_blocking:
-                blocked += device.wait("cudaStreamSynchronize", queue.stream_id, queue.tail_us, queue.order, site)
-            sync.blocked_us = blocked
+            self._finish(queue, sync, blocked, non_blocking)
         if way.device_temporary:
             self._kernel(queue, [], [target], site)
 
@@ -188,15 +195,20 @@ class Transfers:
             device.hazards.touch(block.memory, extent_of(target), True, queue, stamp, device.clock.now_us)
             if non_blocking:
                 block.queues.add(queue)
+                block.copies.append(device.host_writes.watch(target, queue.stream_id, stamp, fills=True))
         blocked = self._memcpy(queue, stamp, site, "DtoH", way.pinned, way.nbytes, None if way.pinned else 0.0)
         if not way.pinned:
             device.know(queue.order)
         if sync is not None:
-            if not non_blocking:
-                blocked += device.wait("cudaStreamSynchronize", queue.stream_id, queue.tail_us, queue.order, site)
-            sync.blocked_us = blocked
+            self._finish(queue, sync, blocked, non_blocking)
         if way.host_temporary:
             device.clock.now_us += way.nbytes / machine.host_copy_bytes_per_us
+
+    def _finish(self, queue: Queue, sync: Sync, blocked_us: float, non_blocking: bool) -> None:
+        if non_blocking:
+            sync.blocked_us = blocked_us
+        else:
+            self._wait(queue, sync, blocked_us)
 
     def _move(self, queue: Queue, source: Tensor, target: Tensor, site: Site) -> None:
         if not _dense_alike(source, target):
