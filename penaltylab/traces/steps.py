@@ -68,7 +68,7 @@ def _repeated(trace: Trace) -> Steps:
     for (kind, _), rows in kinds.items():
         start = trace.annotations.start[rows]
         period = np.diff(start)
-        if len(rows) < _FEWEST or kind.startswith("nccl:") or period.std() > period.mean() / 2:
+        if len(rows) < _FEWEST or kind.startswith(("nccl:", "gloo:")) or period.std() > period.mean() / 2:
             continue
         end = np.append(start[1:], trace.annotations.end[rows[-1]])
         if end[-1] - start[0] > best_time:

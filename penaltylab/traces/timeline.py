@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penaltylab.errors import InputError
 from penaltylab.traces import rows as kinds
+from penaltylab.traces.fold import short_name
 from penaltylab.traces.read import read_trace
 from penaltylab.traces.rows import Block, Panel, duration, panel
 from penaltylab.traces.stalls import analyse
@@ -132,7 +133,7 @@ def _block(axes: "Axes", block: Block, y: float, longest: float) -> None:
     style = _STYLES[block.sort] | ({"edgecolor": "none"} if block.sort == kinds.KERNEL and not block.text else {})
     axes.add_patch(Rectangle((block.start / 1e3, y - tall / 2), wide / 1e3, tall, zorder=2 + block.sort % 3, **style))
     inches = wide / longest * (WIDTH_IN - _LABEL_IN - _RIGHT_IN)
-    centred = {"ha": "center", "va": "center", "zorder": 9}
+    centred: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 9}
     middle = block.start + wide / 2
     if block.sort == kinds.STALL and inches > 0.14:
         text = f"STALLED {block.text}" if inches > 1.2 else block.text
@@ -143,7 +144,8 @@ def _block(axes: "Axes", block: Block, y: float, longest: float) -> None:
         _write(axes, middle, y, f"waits {block.text}", fontsize=7.5, color=_TEXT, bbox=box, **centred)
     elif block.sort == kinds.KERNEL and inches > _LETTER_IN * min(len(block.text), 14):
         fits = int(inches / _LETTER_IN)
-        text = block.text if len(block.text) <= fits else f"{block.text[: fits - 1]}…"
+        name = short_name(block.text)
+        text = name if len(name) <= fits else f"{name[: fits - 1]}…"
         _write(axes, middle, y, text, fontsize=7.5, color="white", **centred)
 
 
@@ -155,7 +157,7 @@ def _summary(one: Panel) -> str:
         parts.append(f"{duration(one.length / each)} a step")
     share = f"{duration(stalled / each)} a step" if one.marks else f"{duration(stalled)} of {duration(one.length)}"
     parts.append(f"host stalled by copies {share}" if stalled else "host never stalled by a copy")
-    streams = [row for row in one.rows if row.label not in (kinds.HOST, kinds.COPIES)]
+    streams = [row for row in one.rows if row.blocks and row.label not in (kinds.HOST, kinds.COPIES)]
     if streams:
         busiest = max(streams, key=one.busy)
         parts.append(f"{busiest.label} busy {one.busy(busiest):.0%}")
