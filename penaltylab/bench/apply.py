@@ -12,7 +12,7 @@ from penaltylab.engine.batch import ScheduleBatch
 from penaltylab.engine.request import Req, SamplingParams, Tokenizer
 from penaltylab.engine.sampling import SamplingBatchInfo
 from penaltylab.penalties import BatchedPenalizerOrchestrator
-from penaltylab.penalties.history import History
+from penaltylab.penalties.sparse import History
 
 BATCHES = (1, 8, 64, 256, 1024, 4096)
 VOCABS = (32_000, 128_256, 151_936)
@@ -46,7 +46,7 @@ def _row(kind: str, batch: int, vocab: int, history: int, device: torch.device) 
     if not torch.equal(*results):
         raise AssertionError(f"dense and sparse differ: {kind}, batch {batch}, vocab {vocab}, history {history}")
     bodies = {"upstream": _step(dense, logits), "ours": _step(sparse, logits)}
-    took = device_us(bodies, device) if device.type == "cuda" else host_us(bodies, rounds=5)
+    took = device_us(bodies, device) if device.type == "cuda" else host_us(bodies, rounds=5, at_least_us=20_000)
     # Dense: zero, subtract twice, add to the logits, or clone and scale. Sparse: gathers of state, then of logits.
     dense_passes, sparse_passes = (10, 14) if kind == "additive" else (7, 11)
     return {
@@ -91,8 +91,9 @@ def _infos(
         if penalizer.is_prepared:
             coefficients, state = (getattr(penalizer, name) for name in penalizer.state_names)
             state.scatter_(1, tokens, coefficients.expand(-1, history))
-    orchestrator.history = History(orchestrator)
-    orchestrator.history.tokens, orchestrator.history.seen = tokens, history
+    past = orchestrator.history = History(orchestrator)
+    past.tokens, past.seen = tokens, history
+    orchestrator.accumulate_additive_penalties(past.additive)
     temperatures = torch.zeros((batch, 1), device=device)
     return (
         SamplingBatchInfo(temperatures, True, vocab, orchestrator, apply="dense"),

@@ -80,7 +80,7 @@ class PinnedRing:
         if not self.copied[slot].query():
             self.copied[slot].synchronize()
         self.turn += 1
-        np.take(values, indices, out=self.written[slot, :n], mode="clip")
+        values.take(indices, out=self.written[slot, :n], mode="clip")
         on_device = self.buffers[slot, :n].to(self.device, non_blocking=True)
         self.copied[slot].record()
         return on_device

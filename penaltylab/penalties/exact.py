@@ -13,7 +13,7 @@ import torch
 
 from penaltylab.devices import is_pin_memory_available
 from penaltylab.engine.request import Req
-from penaltylab.penalties.history import SPARSE_COST
+from penaltylab.penalties.sparse import SPARSE_COST
 
 
 class SlotPenalties:

@@ -9,11 +9,11 @@ import torch
 
 from penaltylab.devices import is_pin_memory_available
 from penaltylab.penalties.frequency import BatchedFrequencyPenalizer
-from penaltylab.penalties.history import History
 from penaltylab.penalties.min_new_tokens import BatchedMinNewTokensPenalizer
 from penaltylab.penalties.penalizer import BatchedPenalizer
 from penaltylab.penalties.presence import BatchedPresencePenalizer
 from penaltylab.penalties.repetition import BatchedRepetitionPenalizer, apply_scaling_penalties
+from penaltylab.penalties.sparse import History, SparsePenalties
 
 if TYPE_CHECKING:
     from penaltylab.engine.batch import ScheduleBatch
@@ -67,7 +67,7 @@ class BatchedPenalizerOrchestrator:
         for penalizer in self.penalizers.values():
             penalizer.cumulate_output_tokens(output_ids)
         if self.history is not None:
-            self.history.append(output_ids)
+            self.history.append(self, output_ids)
 
     def accumulate_additive_penalties(self, penalties: torch.Tensor, ids: torch.Tensor | None = None) -> None:
         """Add all additive penalties to `penalties`, shape (batch, vocab) or that of `ids` (batch, n), in place."""
@@ -125,7 +125,8 @@ class BatchedPenalizerOrchestrator:
         for cls, penalizer in theirs.penalizers.items():
             self.penalizers[cls].merge(penalizer)
         if self.apply_mode != "dense":
-            self.history = (self.history or History(self)).merged(theirs.history or History(theirs))
+            self.history = self.history or History(self)
+            self.history.merge(theirs.history or History(theirs))
 
     def release(self) -> None:
         """Drop all state."""
@@ -134,11 +135,11 @@ class BatchedPenalizerOrchestrator:
         self.history = None
         self.is_required = False
 
-    def ids(self) -> torch.Tensor | None:
-        """The ids (batch, n) outside which every penalty is neutral; None where all of the vocabulary is cheaper."""
+    def sparse_penalties(self) -> SparsePenalties | None:
+        """This launch's penalties at the ids where they can apply; None where all of the vocabulary is cheaper."""
         if self.history is None or (self.apply_mode == "auto" and not self.history.is_short(self.vocab_size)):
             return None
-        return self.history.ids()
+        return self.history.snapshot(self)
 
     def full(self, value: float) -> torch.Tensor:
         """A new (batch, vocab) float32 tensor of `value`."""
