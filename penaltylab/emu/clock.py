@@ -2,10 +2,16 @@
 
 import threading
 import time
+from typing import Any
+
+import torch
+from torch.autograd import profiler
 
 from penaltylab.errors import InputError
 
 HOST_TIMES = ("modelled", "measured")
+
+_profiler_sees: Any = torch._C._autograd._enable_record_function
 
 
 class Clock:
@@ -13,11 +19,13 @@ class Clock:
     emulator costs what the machine says, and a call that blocks makes the clock jump.
 
     `enter` and `leave` bracket every call into the emulator. They nest, and exclude other threads in between.
+    PyTorch's profiler does not see the operators in between, which no real device would run.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
+        self._hidden = False
         self.reset("modelled")
 
     def reset(self, host_time: str) -> None:
@@ -37,7 +45,12 @@ class Clock:
         """The calling thread enters the emulator."""
         self._lock.acquire()
         self._depth += 1
-        if self._real and self._depth == 1:
+        if self._depth > 1:
+            return
+        if profiler._is_profiler_enabled:
+            self._hidden = True
+            _profiler_sees(False)
+        if self._real:
             real = time.perf_counter_ns()
             if self._measured:
                 self.now_us += (real - self._left_ns) / 1e3
@@ -47,10 +60,14 @@ class Clock:
     def leave(self) -> None:
         """The calling thread returns to the user's code."""
         self._depth -= 1
-        if self._real and self._depth == 0:
-            self._left_ns = real = time.perf_counter_ns()
-            if self.breaks is not None:
-                self.breaks.append((real, self.now_us))
+        if not self._depth:
+            if self._hidden:
+                self._hidden = False
+                _profiler_sees(True)
+            if self._real:
+                self._left_ns = real = time.perf_counter_ns()
+                if self.breaks is not None:
+                    self.breaks.append((real, self.now_us))
         self._lock.release()
 
     def __enter__(self) -> "Clock":

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd import profiler
 
 from penaltylab.emu.alias import Tensor, adopt, check_device, extent_of, fixed_alias, is_whole, memory_of, set_to, to_cpu
 from penaltylab.emu.costs import is_half, kernel_us
@@ -15,9 +14,6 @@ from penaltylab.emu.transfers import Transfers
 Kernel = Callable[..., Any]
 
 CPU = torch.device("cpu")
-quiet: Any = torch._C._autograd._enable_record_function  # type: ignore[attr-defined]
-"""Whether PyTorch's profiler sees operators: off around the CPU's own, which no real device would run."""
-
 _PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.layout, torch.memory_format})
 
 
@@ -125,16 +121,10 @@ def make_kernel(transfers: Transfers, op: Any, run: Callable[..., Any] | None = 
         named_on_cpu = _named(call, kwargs, named) if kwargs else kwargs
         if sync is not None and (kind := sync(args, kwargs)) is not None:
             _synchronize(transfers, call, kind)
-        profiled = profiler._is_profiler_enabled
-        if profiled:
-            quiet(False)
         try:
             out = raw(*on_cpu, **named_on_cpu)
         except RuntimeError as error:
             out = _retry(op, raw, error, call, kwargs, (on_cpu, named_on_cpu))
-        finally:
-            if profiled:
-                quiet(True)
         for name in named:
             mine = kwargs.get(name)
             if isinstance(mine, Tensor) and mine.shape != named_on_cpu[name].shape:

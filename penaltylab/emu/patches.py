@@ -88,8 +88,9 @@ def _reporting(device: Device, method: Callable[..., Any], name: str, writes: bo
             host_writes.look(site, thorough=True)
             if not writes:
                 host_writes.access(self, name, site, write=False)
-            result = method(self, *args, **kwargs)
-            if writes:
+        result = method(self, *args, **kwargs)
+        if writes:
+            with device.clock:
                 host_writes.access(self, name, site, write=True)
         return result
 
