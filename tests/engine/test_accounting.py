@@ -52,6 +52,14 @@ def test_every_strategy_gives_the_same_tokens_with_requests_joining_and_leaving(
     assert {len(tokens) for tokens in runs[0].tokens.values()} > {1}
 
 
+@pytest.mark.parametrize("accounting", ["upstream", "exact"])
+@pytest.mark.parametrize("path", ["normal", "eagle"])
+def test_how_penalties_are_applied_does_not_change_the_tokens(path, accounting):
+    given = SMALL | {"path": path, "scenario": "churn", "accounting": accounting}
+    dense, sparse, auto = (decode(**given, apply=apply).tokens for apply in ("dense", "sparse", "auto"))
+    assert dense == sparse == auto
+
+
 @pytest.mark.parametrize("barrier", ["none", "read_done"])
 @pytest.mark.parametrize("path", ["normal", "eagle"])
 def test_the_barrier_does_not_change_which_tokens_count(path, barrier):

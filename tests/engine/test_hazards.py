@@ -26,6 +26,13 @@ def test_no_strategy_but_the_unsafe_one_has_any(path, h2d):
     assert run(path=path, h2d=h2d, scenario="churn").hazards == []
 
 
+@pytest.mark.parametrize("accounting", ["upstream", "exact"])
+@pytest.mark.parametrize("path", ["normal", "eagle"])
+def test_a_sparse_apply_reads_nothing_after_read_done(path, accounting):
+    given = {"path": path, "accounting": accounting, "apply": "sparse", "barrier": "read_done", "scenario": "churn"}
+    assert run(**given).hazards == []
+
+
 @pytest.mark.parametrize("path", ["normal", "eagle"])
 def test_overwriting_one_pinned_buffer_is_caught_once_a_step_from_the_second(path):
     hazards = run(path=path, h2d="pinned_reuse_unsafe").hazards
