@@ -1,5 +1,6 @@
 """`penaltylab run`: plan, run, record, report."""
 
+import contextlib
 import errno
 import shutil
 import time
@@ -12,6 +13,7 @@ from penaltylab.study.records import CellRecord, Record, Status, now, write_reco
 from penaltylab.study.sweep import Cell, assignments, plan
 
 FREE_BYTES = 32 << 20
+RESERVED_BYTES = 256 << 10
 
 
 def run_study(
@@ -89,11 +91,19 @@ def _run(cells: list[Cell], folder: Path, workers: int, deadline_s: float, given
     ]
     record = Record(penaltylab=__version__, started=now(), given=given, notebooks=entries, provenance=provenance())
     write_record(folder, record)
+    reserve = folder / ".reserve"  # so that a disk that has filled up has room for the record
+    reserve.write_bytes(bytes(RESERVED_BYTES))
+
+    def save_progress() -> None:
+        with contextlib.suppress(OSError):  # said at the end, when it is tried again
+            write_record(folder, record)
+
     with Progress(len(cells)) as progress:
         runner = Runner(folder, workers, deadline_s, progress)
-        runner.run(cells, entries, lambda: write_record(folder, record))
+        runner.run(cells, entries, save_progress)
     record.status, record.reason = _verdict(entries, runner.interrupted)
     record.finished = now()
+    reserve.unlink()
     write_record(folder, record)
     write_report(folder, record)
     return record
