@@ -110,9 +110,7 @@ def _add_inspect(verbs: "argparse._SubParsersAction[_Parser]") -> None:
     parser = _add(verbs, "inspect", "read torch.profiler traces and name every place where the host stood still", verb)
     parser.add_argument("traces", nargs="+", metavar="TRACE")
     parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
-    parser.add_argument(
-        "--fail-on", default="", metavar="KIND[,KIND]", help="exit 1 when there are stalls of these kinds"
-    )
+    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help="exit 1 when there are stalls of these kinds")
     parser.add_argument("--min-us", type=float, default=0.0, metavar="N", help="leave out stalls shorter than this")
 
 

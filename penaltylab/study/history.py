@@ -58,7 +58,8 @@ def step_times(study: Collector, path: str, revisions: list[str]) -> "pd.DataFra
             }
         )
     frame = pd.DataFrame(rows).set_index("revision").rename_axis(columns=f"us a step, {study.device['name']}")
-    return frame.round({"step": 0, "in cumulate": 0, "stall": 0, "waits": 0, "tokens/s": 0, "forward %": 1})
+    whole = dict.fromkeys(["step", "in cumulate", "stall", "waits", "tokens/s"], "Int64")
+    return frame.round(dict.fromkeys(whole, 0) | {"forward %": 1}).astype(whole)
 
 
 def timelines(study: Collector, path: str, revisions: list[str]) -> "Image":
