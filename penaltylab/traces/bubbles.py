@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penaltylab.traces.copies import call_of
 from penaltylab.traces.nesting import Index
 from penaltylab.traces.trace import Floats, Trace
 
@@ -32,7 +31,7 @@ class Idle:
         return np.maximum(np.interp(end, self.edges, self.total) - np.interp(start, self.edges, self.total), 0.0)
 
 
-def find_bubbles(trace: Trace, call: Index, start: Floats, end: Floats) -> Floats:
+def find_bubbles(trace: Trace, launch: Index, call: Index, start: Floats, end: Floats) -> Floats:
     """The idle time that follows from each stall of `start` to `end`, us.
 
     It is the time without any GPU operation from the last operation that ended during the stall to the first one that
@@ -42,7 +41,7 @@ def find_bubbles(trace: Trace, call: Index, start: Floats, end: Floats) -> Float
     """
     if not len(trace.gpu) or not len(call):
         return np.zeros(len(call))
-    until = _next_work(trace, call, end)
+    until = _next_work(trace, launch, call, end)
     lane = trace.runtime.lane[call]
     order = np.lexsort((start, lane))
     same = lane[order][1:] == lane[order][:-1]
@@ -54,13 +53,12 @@ def find_bubbles(trace: Trace, call: Index, start: Floats, end: Floats) -> Float
     return np.minimum(idle.between(since, np.maximum(until, since)), end - start)
 
 
-def _next_work(trace: Trace, call: Index, end: Floats) -> Floats:
+def _next_work(trace: Trace, launch: Index, call: Index, end: Floats) -> Floats:
     """When the first GPU operation starts that the same thread launched after the end of each stall."""
-    launched = call_of(trace, np.arange(len(trace.gpu)))
-    known = np.flatnonzero(launched >= 0)
-    launch, first = np.unique(launched[known], return_index=True)
+    known = np.flatnonzero(launch >= 0)
+    launches, first = np.unique(launch[known], return_index=True)
     begins = trace.gpu.start[known[first]]
-    lanes, starts = trace.runtime.lane[launch], trace.runtime.start[launch]
+    lanes, starts = trace.runtime.lane[launches], trace.runtime.start[launches]
     until = np.full(len(call), float(trace.gpu.end.max()))
     stalled: NDArray[np.int32] = trace.runtime.lane[call]
     for lane in np.unique(stalled):

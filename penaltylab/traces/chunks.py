@@ -99,7 +99,7 @@ class Pieces:
         """Read the events before `cut`; the text that is returned begins behind the separator that follows them."""
         for decoder in (_STRICT, _COERCING):
             try:
-                events = decoder.decode(b"[" + text[:cut] + b"]")
+                events = decoder.decode(b"".join((b"[", memoryview(text)[:cut], b"]")))
             except msgspec.ValidationError:
                 continue
             except UNREADABLE as error:

@@ -57,25 +57,25 @@ class Copies:
         return ~np.isnan(self.end)
 
 
-def call_of(trace: Trace, gpu: Index) -> Index:
-    """The runtime call that launched each of these GPU operations, joined on the correlation id; -1 without one."""
+def call_of(trace: Trace) -> Index:
+    """The runtime call that launched each GPU operation, joined on the correlation id; -1 without one."""
     known = np.flatnonzero(trace.runtime.correlation >= 0)
     order = known[np.argsort(trace.runtime.correlation[known], kind="stable")]
     sorted_ids = trace.runtime.correlation[order]
-    wanted = trace.gpu.correlation[gpu]
+    wanted = trace.gpu.correlation
     at = np.searchsorted(sorted_ids, wanted)
     hit = (at < len(order)) & (wanted >= 0)
     hit[hit] = sorted_ids[at[hit]] == wanted[hit]
-    found = np.full(len(gpu), -1, np.intp)
+    found = np.full(len(wanted), -1, np.intp)
     found[hit] = order[at[hit]]
     return found
 
 
-def find_copies(trace: Trace, role: NDArray[np.int8]) -> Copies:
+def find_copies(trace: Trace, role: NDArray[np.int8], launch: Index) -> Copies:
     """All copies between host and device, with whether and until when the host waited for each."""
     direction, memory = _by_name(trace)
     gpu = np.flatnonzero(trace.gpu.kind == schema.MEMCPY)
-    call = call_of(trace, gpu)
+    call = launch[gpu]
     way, has_call = direction[trace.gpu.name[gpu]], call >= 0
     # ROCm calls pinned host memory "Device" (.item() copies into it): what the blocking call was asked to do is true.
     asked = np.where(has_call & (role[call] == Role.COPY_BLOCKING), trace.runtime.kind[call], 0) if len(role) else way

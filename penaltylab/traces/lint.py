@@ -6,7 +6,7 @@ import numpy as np
 
 from penaltylab.traces import schema
 from penaltylab.traces.calls import Role
-from penaltylab.traces.copies import TO_DEVICE, call_of
+from penaltylab.traces.copies import TO_DEVICE
 from penaltylab.traces.stalls import Analysis
 from penaltylab.traces.trace import Slices, Trace
 
@@ -17,7 +17,7 @@ _LAUNCHES = ("LaunchKernel", "Memcpy", "Memset")
 def lint(analysis: Analysis) -> list[str]:
     """Warnings about a trace, one line each; those of the reader come first."""
     trace = analysis.trace
-    checks = (_device_rows(analysis), _clock(trace), _crossing(trace), _stacks(analysis), _limits(analysis))
+    checks = (_device_rows(analysis), _clock(analysis), _crossing(trace), _stacks(analysis), _limits(analysis))
     return [*trace.notes, *(line for check in checks for line in check)]
 
 
@@ -41,7 +41,7 @@ def _device_rows(analysis: Analysis) -> Iterator[str]:
         edge = int((trace.runtime.start[missing] > trace.gpu.start.max()).sum())
         where = f", {edge:,} of them after the last GPU operation" if edge else ""
         yield f"{missing.size:,} of {calls.size:,} launches have no GPU operation (dropped by CUPTI, or cropped){where}"
-    orphans = int((call_of(trace, np.arange(len(trace.gpu))) < 0).sum())
+    orphans = int((analysis.launch < 0).sum())
     if orphans:
         yield f"{orphans:,} of {len(trace.gpu):,} GPU operations have no runtime call (launched earlier, or cropped)"
     known = trace.runtime.correlation[calls]
@@ -49,8 +49,9 @@ def _device_rows(analysis: Analysis) -> Iterator[str]:
         yield "correlation ids occur more than once: several processes or windows in one file, joins may be wrong"
 
 
-def _clock(trace: Trace) -> Iterator[str]:
+def _clock(analysis: Analysis) -> Iterator[str]:
     """Times that were clamped, run backwards or are coarse."""
+    trace, call = analysis.trace, analysis.launch
     tables = [table for table in (trace.gpu, trace.runtime, trace.operators) if len(table)]
     if trace.origin_us < 0:
         yield "negative timestamps: viewers drop such events"
@@ -60,7 +61,6 @@ def _clock(trace: Trace) -> Iterator[str]:
     if tables and all(bool(np.all(np.mod(table.start + trace.origin_us, 1) == 0)) for table in tables):
         yield "times are whole microseconds: lengths below about 10 us are rough"
     if len(trace.gpu):
-        call = call_of(trace, np.arange(len(trace.gpu)))
         early = int((trace.gpu.start[call >= 0] < trace.runtime.start[call[call >= 0]] - 1).sum())
         if early:
             yield f"{early:,} GPU operations start before the call that launched them: host and device clocks disagree"
@@ -101,7 +101,8 @@ def _limits(analysis: Analysis) -> Iterator[str]:
         yield f"{lost:,} copies have no runtime call: whether the host waited for them cannot be told"
     if len(copies.gpu) and not np.any(np.isin(role, (Role.STREAM_SYNC, Role.COPY_BLOCKING))):
         yield "no synchronization calls in the file (sampled?): only waits that show in the operators are reported"
-    asked = trace.runtime.kind[call] if (call := call_of(trace, np.arange(len(trace.gpu)))).size and len(role) else call
+    call = analysis.launch
+    asked = trace.runtime.kind[call] if len(role) else np.zeros(len(call))
     device = np.array(["DtoD" in name for name in trace.names] or [False], bool)
     hidden = (trace.gpu.kind == schema.MEMCPY) & device[trace.gpu.name] & (call >= 0) & (asked == TO_DEVICE)
     if hidden.any():

@@ -31,10 +31,16 @@ def read_trace(source: Source) -> Trace:
     if columns.events == columns.phaseless and (columns.events or pieces.bare or pieces.damage.sentences()):
         raise InputError(f"{name}: not a profiler trace: no event in it could be read")
     notes += pieces.damage.sentences()
+    return assemble(name, columns, pieces.metadata, notes)
+
+
+def assemble(name: str, columns: Columns, metadata: dict[str, Any], notes: list[str]) -> Trace:
+    """The trace that the collected columns and the metadata of a file make."""
     if columns.unusable:
         notes.append(f"dropped: {columns.unusable:,} event(s) without a usable time")
     notes += dict.fromkeys(text for cat, text in schema.PARTLY_UNDERSTOOD.items() if cat in columns.categories)
-    origin = columns.first if columns.events and columns.first < float("inf") else 0.0
+    origin = columns.first if columns.first < float("inf") else 0.0
+    tables = ("gpu", "runtime", "syncs", "operators", "annotations", "frames", "overhead")
     trace = Trace(
         path=name,
         device=Device("", ""),
@@ -45,16 +51,10 @@ def read_trace(source: Source) -> Trace:
         lanes=list(columns.lanes),
         lane_names=columns.lane_names,
         process_labels=columns.process_labels,
-        gpu=columns.gpu.finish(origin),
-        runtime=columns.runtime.finish(origin),
-        syncs=columns.syncs.finish(origin),
-        operators=columns.operators.finish(origin),
-        annotations=columns.annotations.finish(origin),
-        frames=columns.frames.finish(origin),
-        overhead=columns.overhead.finish(origin),
         categories=dict(columns.categories),
-        metadata=pieces.metadata,
+        metadata=metadata,
         notes=notes,
+        **{table: getattr(columns, table).finish(origin) for table in tables},
     )
     trace.device, trace.simulated = _device(trace)
     return trace

@@ -10,7 +10,7 @@ from typing import IO, Final
 
 from penaltylab.errors import InputError
 
-BLOCK: Final = 4 << 20
+BLOCK: Final = 1 << 20
 BOMB_RATIO: Final = 250
 BOMB_FROM: Final = 256 << 20
 Source = str | Path | IO[bytes]

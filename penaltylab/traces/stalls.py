@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from penaltylab.traces.advice import KINDS, advise
 from penaltylab.traces.bubbles import find_bubbles
 from penaltylab.traces.calls import Role, roles
-from penaltylab.traces.copies import MEMORY, TO_DEVICE, TO_HOST, Copies, find_copies
+from penaltylab.traces.copies import MEMORY, TO_DEVICE, TO_HOST, Copies, call_of, find_copies
 from penaltylab.traces.nesting import Index, Nest
 from penaltylab.traces.read import read_trace
 from penaltylab.traces.sites import find_sites
@@ -59,6 +59,8 @@ class Analysis:
 
     trace: Trace
     role: NDArray[np.int8]
+    launch: Index
+    """Of each GPU operation, the runtime call that launched it; -1 unknown."""
     copies: Copies
     steps: Steps
     stalls: list[Stall]
@@ -88,14 +90,12 @@ def find_stalls(trace: "str | Path | IO[bytes] | Trace") -> "pd.DataFrame":
 def analyse(trace: Trace) -> Analysis:
     """Find the copies, steps and stalls of a trace."""
     role = roles(trace)
-    copies = find_copies(trace, role)
+    launch = call_of(trace)
+    copies = find_copies(trace, role, launch)
     steps = find_steps(trace, role)
     rows = _rows(trace, role, copies)
-    return Analysis(trace, role, copies, steps, _stalls(trace, copies, steps, rows), _lanes(trace, rows))
-
-
-def _lanes(trace: Trace, rows: _Rows) -> list[int]:
-    return cast(list[int], trace.runtime.lane[rows.call].tolist())
+    stalls = _stalls(trace, copies, steps, rows, launch)
+    return Analysis(trace, role, launch, copies, steps, stalls, trace.runtime.lane[rows.call].tolist())
 
 
 def _rows(trace: Trace, role: NDArray[np.int8], copies: Copies) -> _Rows:
@@ -120,7 +120,7 @@ def _rows(trace: Trace, role: NDArray[np.int8], copies: Copies) -> _Rows:
     return _Rows(columns[0][order], call[order], copy[order], start[order], end[order])
 
 
-def _stalls(trace: Trace, copies: Copies, steps: Steps, rows: _Rows) -> list[Stall]:
+def _stalls(trace: Trace, copies: Copies, steps: Steps, rows: _Rows, launch: Index) -> list[Stall]:
     count = len(rows.call)
     if not count:
         return []
@@ -135,7 +135,7 @@ def _stalls(trace: Trace, copies: Copies, steps: Steps, rows: _Rows) -> list[Sta
         explain(trace, overlaps, at, (rows.start[at], until[at]), int(gpu[at]), int(lane[at]), rows.kind[at] != DEVICE)
         for at in range(count)
     ]
-    bubble = np.minimum(find_bubbles(trace, rows.call, rows.start, rows.end), length)
+    bubble = np.minimum(find_bubbles(trace, launch, rows.call, rows.start, rows.end), length)
     sites, step, items = find_sites(trace, rows.call), steps.of(rows.start), _items(trace, rows.call)
     return [
         _stall(trace, copies, rows, at, length[at], bubble[at], reasons[at], sites[at], step[at], items[at])
