@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch.profiler import record_function
 
+import penaltylab
 from penaltylab import emu
 from penaltylab.emu.profile import Profiler
 
@@ -138,32 +139,40 @@ def decode_loop(steps: int = 16) -> None:
                 state.softmax(-1)
 
 
-@pytest.mark.parametrize(("host_time", "with_stack"), [("modelled", False), ("modelled", True), ("measured", True)])
-def test_every_slice_arrives_and_no_error_is_counted(tmp_path: Path, host_time: str, with_stack: bool) -> None:
-    emu.register()
-    emu.configure("h100", host_time)
-    path = tmp_path / "trace.json.gz"
-    with Profiler(with_stack) as profiler:
-        worker = threading.Thread(target=decode_loop)
-        worker.start()
-        decode_loop()
-        worker.join()
-    profiler.export(path, {})
+def assert_arrives_whole(path: Path) -> None:
+    """Perfetto has each slice that the file has, each arrow from a call to its operation, and no error."""
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    written = Counter(event["name"] for event in events if event["ph"] in "Xi")
+    slices = Counter(event["name"] for event in events if event["ph"] in "Xi")
+    operations = Counter(event["cat"] for event in events if event["ph"] == "X" and "stream" in event["args"])
     with opened_in_perfetto(path) as query:
         assert errors(query) == []
-        assert dict(query("select name, count(*) from slice group by name")) == dict(written)
+        assert dict(query("select name, count(*) from slice group by name")) == dict(slices)
         assert query("select max(depth) from slice")[0][0] < 64
         arrows = query(
             "select launch.category, op.category, count(*) from flow "
             "join slice launch on launch.id = slice_out join slice op on op.id = slice_in group by 1, 2"
         )
         processes = [name for (name,) in query("select name from process")]
-    flows = [event["cat"] for event in events if event["ph"] == "X" and "stream" in event.get("args", {})]
-    assert sorted(arrows) == [["cuda_runtime", kind, number] for kind, number in sorted(Counter(flows).items())]
-    assert len(flows) > 100
+    assert sorted(arrows) == [["cuda_runtime", kind, number] for kind, number in sorted(operations.items())]
+    assert operations.total() > 100
     assert "SIMULATED H100 (penaltylab emu)" in processes
+
+
+@pytest.mark.parametrize(("host_time", "with_stack"), [("modelled", False), ("modelled", True), ("measured", True)])
+def test_two_threads_arrive_whole(tmp_path: Path, host_time: str, with_stack: bool) -> None:
+    emu.configure("h100", host_time)
+    with Profiler(with_stack) as profiler:
+        worker = threading.Thread(target=decode_loop)
+        worker.start()
+        decode_loop()
+        worker.join()
+    profiler.export(tmp_path / "trace.json.gz", {})
+    assert_arrives_whole(tmp_path / "trace.json.gz")
+
+
+@pytest.mark.parametrize("path", ["normal", "eagle"])
+def test_a_recorded_run_arrives_whole(tmp_path: Path, path: str) -> None:
+    assert_arrives_whole(Path(penaltylab.record(out=tmp_path, path=path, h2d="blocking", device="emu", steps=32)))
 
 
 def test_a_crossing_slice_would_have_been_counted(tmp_path: Path) -> None:
