@@ -33,6 +33,7 @@ class Params(Struct, frozen=True, kw_only=True):
     apply: Literal["dense", "sparse", "auto"] = "dense"
     overlap: bool = True
     seq_lens_sync: bool = True
+    prepare_h2d: Literal["pinned_async", "blocking"] = "pinned_async"
     min_tokens_mask: Literal["where", "boolean_index"] = "where"
     batch_size: Annotated[int, Meta(ge=1, le=8192)] = 8
     vocab_size: Annotated[int, Meta(ge=16, le=1_000_000)] = 4096

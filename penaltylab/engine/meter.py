@@ -20,8 +20,10 @@ class Iteration:
     """One iteration of the loop; us by section (elapsed, blocked) and by kind of wait."""
 
     start_us: float
+    blocked_at_start_us: float
     is_decode: bool = False
     end_us: float = math.nan
+    blocked_at_end_us: float = math.nan
     elapsed_us: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     blocked_us: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     waited_us: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -38,16 +40,19 @@ class Meter:
 
     def start_iteration(self) -> Iteration:
         """The loop's next iteration begins; the one before ends."""
-        now = devices.now_us(self.device)
-        if self.iterations:
-            self.iterations[-1].end_us = now
-        self.iterations.append(Iteration(now))
+        self._end()
+        self.iterations.append(Iteration(devices.now_us(self.device), devices.blocked_us(self.device)))
         return self.iterations[-1]
 
     def finish(self) -> None:
         """The last iteration ends."""
         if self.iterations and math.isnan(self.iterations[-1].end_us):
+            self._end()
+
+    def _end(self) -> None:
+        if self.iterations:
             self.iterations[-1].end_us = devices.now_us(self.device)
+            self.iterations[-1].blocked_at_end_us = devices.blocked_us(self.device)
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:

@@ -16,7 +16,7 @@ from penaltylab.engine.workload import make_requests
 from penaltylab.errors import InputError
 from penaltylab.params import Params
 
-WAIT_KINDS = ("copy", "seq_lens", "mask", "result")
+WAIT_KINDS = ("copy", "seq_lens", "mask", "result", "other")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Decode:
     step_us: np.ndarray  # start of the launch's loop iteration to the start of the next iteration
     cumulate_us: np.ndarray  # host time inside cumulate_penalty_output_tokens
     stall_us: np.ndarray  # the part of it that the host was blocked; NaN on cuda, where a trace tells it
-    wait_us: dict[str, np.ndarray]  # all host waits by kind; copy and mask are NaN on cuda
+    wait_us: dict[str, np.ndarray]  # all host waits by kind; on cuda NaN but for seq_lens and result
     hazards: list[Any]
     tokens_per_s: float  # kept tokens of the steps after warm-up, over their wall time
     fwd_occupancy: float  # percent of the wall time after warm-up that a forward pass was on the device
@@ -89,6 +89,9 @@ def _result(params: Params, device: torch.device, reqs: list[Req], scheduler: Sc
         "mask": [it.blocked_us["copy_for_forward"] for it in decodes],
     }
     waited = {kind: [it.waited_us[kind] for it in decodes] for kind in ("seq_lens", "result")}
+    wait_us = {kind: np.array(values) for kind, values in (blocked | waited).items()}
+    all_waits = np.array([it.blocked_at_end_us - it.blocked_at_start_us for it in decodes])
+    wait_us["other"] = np.maximum(all_waits - sum(wait_us.values()), 0.0)
     described = devices.describe(device)
     return Decode(
         params=params,
@@ -99,7 +102,7 @@ def _result(params: Params, device: torch.device, reqs: list[Req], scheduler: Sc
         step_us=np.array([it.end_us - it.start_us for it in decodes]),
         cumulate_us=np.array([it.elapsed_us["cumulate_penalty_output_tokens"] for it in decodes]),
         stall_us=np.array(blocked["copy"]),
-        wait_us={kind: np.array((blocked | waited)[kind]) for kind in WAIT_KINDS},
+        wait_us={kind: wait_us[kind] for kind in WAIT_KINDS},
         hazards=devices.hazards(device),
         tokens_per_s=kept / wall_us * 1e6 if wall_us else float("nan"),
         fwd_occupancy=100 * forward_us / wall_us if wall_us else float("nan"),

@@ -85,7 +85,12 @@ class Scheduler:
             make_orchestrator=make_orchestrator
             or (
                 lambda batch: BatchedPenalizerOrchestrator(
-                    params.vocab_size, batch, params.min_tokens_mask, params.apply, idle=exact
+                    params.vocab_size,
+                    batch,
+                    params.min_tokens_mask,
+                    params.apply,
+                    params.prepare_h2d,
+                    idle=exact,
                 )
             ),
             meter=meter,

@@ -13,6 +13,7 @@ import torch
 
 from penaltylab.devices import is_pin_memory_available
 from penaltylab.engine.request import Req
+from penaltylab.penalties.min_new_tokens import padded_stop_ids
 from penaltylab.penalties.sparse import SPARSE_COST
 
 
@@ -41,12 +42,9 @@ class SlotPenalties:
 
     def settings(self, reqs: Sequence[Req]) -> tuple[torch.Tensor, torch.Tensor]:
         """What `reset` needs of `reqs`, on its way to the device: coefficients (batch, 4), stop ids (batch, most)."""
-        ids = [sorted(req.stop_ids()) for req in reqs]
-        most = max(map(len, ids))
-        padded = [row + row[:1] * (most - len(row)) for row in ids]
         pin = is_pin_memory_available(self.device)
         coefficients = torch.tensor([_coefficients(req) for req in reqs], dtype=torch.float32, pin_memory=pin)
-        stop_ids = torch.tensor(padded, dtype=torch.int64, pin_memory=pin)
+        stop_ids = torch.tensor(padded_stop_ids(reqs), dtype=torch.int64, pin_memory=pin)
         return coefficients.to(self.device, non_blocking=True), stop_ids.to(self.device, non_blocking=True)
 
     def reset(self, slots: torch.Tensor, settings: tuple[torch.Tensor, torch.Tensor]) -> None:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from penaltylab.engine.request import Req
 from penaltylab.penalties.penalizer import BatchedPenalizer, at
+
+
+def padded_stop_ids(reqs: Sequence[Req]) -> list[list[int]]:
+    """Each request's stop tokens, as rows of one length: shorter ones repeat their first."""
+    ids = [sorted(req.stop_ids()) for req in reqs]
+    most = max(map(len, ids))
+    return [row + row[:1] * (most - len(row)) for row in ids]
 
 
 class BatchedMinNewTokensPenalizer(BatchedPenalizer):
@@ -24,10 +33,8 @@ class BatchedMinNewTokensPenalizer(BatchedPenalizer):
         orchestrator = self.orchestrator
         self.min_new_tokens = orchestrator.column(lambda req: req.sampling_params.min_new_tokens, dtype=torch.int32)
         self.len_output_tokens = torch.zeros_like(self.min_new_tokens)
-        ids = [[row, token] for row, req in enumerate(orchestrator.reqs()) for token in sorted(req.stop_ids())]
-        rows, tokens = orchestrator.to_device(ids, torch.int64).unbind(1)
         self.stop_token_penalties = orchestrator.full(0.0)
-        self.stop_token_penalties[rows, tokens] = float("-inf")
+        self.stop_token_penalties.scatter_(1, orchestrator.stop_ids(), float("-inf"))
 
     def _cumulate(self, output_ids: torch.Tensor) -> None:
         self.len_output_tokens += 1

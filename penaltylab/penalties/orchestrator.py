@@ -9,7 +9,7 @@ import torch
 
 from penaltylab.devices import is_pin_memory_available
 from penaltylab.penalties.frequency import BatchedFrequencyPenalizer
-from penaltylab.penalties.min_new_tokens import BatchedMinNewTokensPenalizer
+from penaltylab.penalties.min_new_tokens import BatchedMinNewTokensPenalizer, padded_stop_ids
 from penaltylab.penalties.penalizer import BatchedPenalizer
 from penaltylab.penalties.presence import BatchedPresencePenalizer
 from penaltylab.penalties.repetition import BatchedRepetitionPenalizer, apply_scaling_penalties
@@ -41,12 +41,14 @@ class BatchedPenalizerOrchestrator:
         batch: ScheduleBatch,
         min_tokens_mask: str = "where",
         apply: str = "dense",
+        prepare_h2d: str = "pinned_async",
         idle: bool = False,
     ) -> None:
         self.vocab_size = vocab_size
         self.batch = batch
         self.device = batch.device
         self.min_tokens_mask = min_tokens_mask
+        self.prepare_h2d = prepare_h2d
         self.penalizers: dict[type[BatchedPenalizer], BatchedPenalizer] = {
             cls: cls(self) for cls in (() if idle else PENALIZERS)
         }
@@ -149,7 +151,13 @@ class BatchedPenalizerOrchestrator:
         """One value a request as a (batch, 1) tensor on the device."""
         return self.to_device([of(req) for req in self.reqs()], dtype).unsqueeze_(1)
 
+    def stop_ids(self) -> torch.Tensor:
+        """Each request's stop tokens (batch, n), int64, on the device; shorter rows repeat their first."""
+        return self.to_device(padded_stop_ids(self.reqs()), torch.int64)
+
     def to_device(self, values: list[Any], dtype: torch.dtype) -> torch.Tensor:
-        """A host list as a tensor on the device, by a copy that does not block."""
+        """A host list as a tensor on the device; `blocking` is how sglang's penalizers prepared up to 0.5.20."""
+        if self.prepare_h2d == "blocking":
+            return torch.tensor(values, dtype=dtype, device=self.device)
         pinned = torch.tensor(values, dtype=dtype, pin_memory=is_pin_memory_available(self.device))
         return pinned.to(self.device, non_blocking=True)

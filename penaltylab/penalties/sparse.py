@@ -52,11 +52,8 @@ class History:
     """
 
     def __init__(self, orchestrator: BatchedPenalizerOrchestrator) -> None:
-        reqs = orchestrator.reqs()
-        stops = [sorted(req.stop_ids()) if req.sampling_params.min_new_tokens > 0 else [0] for req in reqs]
-        most = max(map(len, stops))
-        self.stop_ids = orchestrator.to_device([row + row[:1] * (most - len(row)) for row in stops], torch.int64)
-        self.tokens = torch.zeros((len(reqs), 16), dtype=torch.int64, device=orchestrator.device)
+        self.stop_ids = orchestrator.stop_ids()
+        self.tokens = torch.zeros((len(orchestrator.reqs()), 16), dtype=torch.int64, device=orchestrator.device)
         self.additive = orchestrator.full(0.0)
         self.seen = 0
 
