@@ -12,8 +12,8 @@ import torch
 
 from penaltylab.emu.hazards import Allocation, Extent
 
-_to_dlpack: Any = torch._C._to_dlpack  # type: ignore[attr-defined]
-_from_dlpack: Any = torch._C._from_dlpack  # type: ignore[attr-defined]
+_to_dlpack: Any = torch._C._to_dlpack
+_from_dlpack: Any = torch._C._from_dlpack
 _capsule = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule.restype = ctypes.c_void_p
 _capsule.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -132,7 +132,12 @@ def set_to(tensor: Tensor, data: Tensor) -> None:
     source = to_emu(data)
     set_ = torch.ops.aten.set_.source_Storage_storage_offset
     set_._op_dk(
-        torch._C.DispatchKey.CPU, tensor, source.untyped_storage(), source.storage_offset(), source.size(), source.stride()
+        torch._C.DispatchKey.CPU,
+        tensor,
+        source.untyped_storage(),
+        source.storage_offset(),
+        source.size(),
+        source.stride(),
     )
 
 

@@ -7,20 +7,27 @@ import torch
 
 from penaltylab.emu.views import overload
 
-_LOW = (
-    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d.input conv_transpose3d.input convolution conv_tbc addmm addmv "
-    "addr matmul einsum mm mv linear addbmm baddbmm bmm chain_matmul linalg_multi_dot linalg_vecdot prelu "
-    "scaled_dot_product_attention _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
-).split()
-_SINGLE = (
-    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor "
-    "pow.Scalar softplus layer_norm native_layer_norm group_norm cosine_similarity poisson_nll_loss cosine_embedding_loss "
-    "nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss "
-    "multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist "
-    "pdist cdist renorm logsumexp upsample_nearest2d.vec upsample_bilinear2d.vec softmax.int log_softmax.int sum "
-    "sum.dim_IntList prod prod.dim_int cumprod cumsum norm.Scalar norm.ScalarOpt_dim"
-).split()
-_WIDEST = "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put tensordot scatter_add cat stack".split()
+_LOW = [
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input",
+    "convolution", "conv_tbc", "addmm", "addmv", "addr", "matmul", "einsum", "mm", "mv", "linear", "addbmm",
+    "baddbmm", "bmm", "chain_matmul", "linalg_multi_dot", "linalg_vecdot", "prelu",
+    "scaled_dot_product_attention", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "lstm_cell", "gru_cell",
+    "rnn_tanh_cell", "rnn_relu_cell",
+]  # fmt: skip
+_SINGLE = [
+    "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt",
+    "sinh", "tan", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar", "softplus", "layer_norm",
+    "native_layer_norm", "group_norm", "cosine_similarity", "poisson_nll_loss", "cosine_embedding_loss",
+    "nll_loss", "nll_loss2d", "hinge_embedding_loss", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss",
+    "mse_loss", "margin_ranking_loss", "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss",
+    "multi_margin_loss", "binary_cross_entropy_with_logits", "dist", "pdist", "cdist", "renorm", "logsumexp",
+    "upsample_nearest2d.vec", "upsample_bilinear2d.vec", "softmax.int", "log_softmax.int", "sum",
+    "sum.dim_IntList", "prod", "prod.dim_int", "cumprod", "cumsum", "norm.Scalar", "norm.ScalarOpt_dim",
+]  # fmt: skip
+_WIDEST = [
+    "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_sampler", "index_put", "tensordot",
+    "scatter_add", "cat", "stack",
+]  # fmt: skip
 
 
 def register_autocast() -> list[torch.library.Library]:
@@ -35,7 +42,7 @@ def register_autocast() -> list[torch.library.Library]:
 
 
 def _casting(op: Any, dtype_of: Callable[[list[torch.Tensor]], torch.dtype]) -> Callable[..., Any]:
-    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)  # type: ignore[attr-defined]
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(keys):

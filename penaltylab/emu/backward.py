@@ -1,9 +1,9 @@
 """Which stream a backward pass runs on.
 
-Autograd runs the nodes of a device on a thread of its own. As on CUDA, a node runs on the stream that was current when its
-forward ran, streams are ordered where the pass goes from one to another, and the caller's current stream waits for all of
-them at the end. The forward's stream is found by the node's sequence number, which each thread counts for itself: of two
-threads that build graphs at once on side streams, one may be taken for the other.
+Autograd runs the nodes of a device on a thread of its own. As on CUDA, a node runs on the stream that was current when
+its forward ran, streams are ordered where the pass goes from one to another, and the caller's current stream waits for
+all of them at the end. The forward's stream is found by the node's sequence number, which each thread counts for
+itself: of two threads that build graphs at once on side streams, one may be taken for the other.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from penaltylab.emu.sites import Site
 if TYPE_CHECKING:
     from penaltylab.emu.device import Device
 
-_next_number: Any = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
+_next_number: Any = torch._C._autograd._get_sequence_nr
 _KEPT = 1 << 16
 
 

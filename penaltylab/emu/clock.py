@@ -14,6 +14,19 @@ HOST_TIMES = ("modelled", "measured")
 _profiler_sees: Any = torch._C._autograd._enable_record_function
 
 
+class _Forked:
+    """Stands where the lock was, in a child that was forked after the device was made."""
+
+    def acquire(self) -> None:
+        raise RuntimeError(
+            "Cannot re-initialize emu in forked subprocess. To use emu with multiprocessing, you must use the 'spawn' "
+            "start method"
+        )
+
+    def release(self) -> None:
+        """Never held."""
+
+
 class Clock:
     """Virtual host time: real time outside the emulator counts (`measured`) or does not (`modelled`); a call into the
     emulator costs what the machine says, and a call that blocks makes the clock jump.
@@ -23,7 +36,7 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock: Any = threading.RLock()
         self._depth = 0
         self._hidden = False
         self.reset("modelled")
@@ -69,6 +82,10 @@ class Clock:
                 if self.breaks is not None:
                     self.breaks.append((real, self.now_us))
         self._lock.release()
+
+    def forbid(self) -> None:
+        """This is a forked child: from here on every call into the emulator raises, as CUDA's do."""
+        self._lock = _Forked()
 
     def __enter__(self) -> "Clock":
         self.enter()

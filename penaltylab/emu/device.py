@@ -3,6 +3,7 @@
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,11 +41,12 @@ class Device:
         self.host_order: Order = {}
         self.host_version = 0
         self.syncs = Syncs()
-        self.hazards = Hazards()
+        self.hazards = Hazards(self.host_order)
         self.host_writes = HostWrites(self)
         self.pinned = PinnedPool(self)
         self.backward = Backward(self)
         self.configure("h100", "modelled")
+        os.register_at_fork(after_in_child=self.clock.forbid)
 
     def configure(self, machine: str | Path | Machine, host_time: str) -> None:
         """Clock at 0, streams idle, nothing pinned, no hazards, no recording."""
@@ -84,7 +86,7 @@ class Device:
         """The current stream of this thread; in a thread of autograd, that of the node's forward."""
         queue = self.current.queue
         if queue is None:
-            node = torch._C._current_autograd_node()
+            node: Any = torch._C._current_autograd_node()
             queue = self.default if node is None else self.backward.queue(node)
         return queue
 
@@ -115,8 +117,7 @@ class Device:
         called = clock.now_us + machine.dispatch_us
         start = called + machine.launch_to_start_us
         after = queue.tail_us + machine.kernel_gap_us
-        if after > start:
-            start = after
+        start = max(start, after)
         queue.tail_us = end = start + dur_us
         queue.recent.append((start, end, stamp))
         clock.now_us = called + machine.launch_us

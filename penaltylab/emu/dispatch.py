@@ -5,7 +5,17 @@ from typing import Any
 
 import torch
 
-from penaltylab.emu.alias import Tensor, adopt, check_device, extent_of, fixed_alias, is_whole, memory_of, set_to, to_cpu
+from penaltylab.emu.alias import (
+    Tensor,
+    adopt,
+    check_device,
+    extent_of,
+    fixed_alias,
+    is_whole,
+    memory_of,
+    set_to,
+    to_cpu,
+)
 from penaltylab.emu.costs import is_half, kernel_us
 from penaltylab.emu.device import Device
 from penaltylab.emu.operators import COUNTED, SENT, Traits, traits_of
@@ -115,9 +125,7 @@ def make_kernel(transfers: Transfers, op: Any, run: Callable[..., Any] | None = 
 
     def compute(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         plain = _PLAIN
-        on_cpu = [
-            x if type(x) in plain else call.argument(x, i in writes, i in indirect) for i, x in enumerate(args)
-        ]
+        on_cpu = [x if type(x) in plain else call.argument(x, i in writes, i in indirect) for i, x in enumerate(args)]
         named_on_cpu = _named(call, kwargs, named) if kwargs else kwargs
         if sync is not None and (kind := sync(args, kwargs)) is not None:
             _synchronize(transfers, call, kind)
@@ -185,8 +193,8 @@ def _retry(
         raise error
     fresh = {name: torch.empty(0, dtype=kwargs[name].dtype) for name in call.traits.writes_named if name in kwargs}
     out = raw(*args, **{**kwargs, **fresh})
+    kwargs.update(fresh)
     for name, grown in fresh.items():
-        mine = given[name]
-        set_to(mine, grown)
-        call.pairs.append((mine, grown))
+        set_to(given[name], grown)
+        call.pairs.append((given[name], grown))
     return out

@@ -8,12 +8,13 @@ import torch
 
 from penaltylab.emu.device import Device
 
-_FACTORIES = (
-    "arange empty empty_like empty_permuted empty_strided eye full full_like linspace logspace ones ones_like rand "
-    "rand_like randint randint_like randn randn_like randperm scalar_tensor tensor zeros zeros_like bartlett_window "
-    "blackman_window hamming_window hann_window kaiser_window tril_indices triu_indices range"
-).split()
-_METHODS = "new_empty new_empty_strided new_full new_ones new_zeros new_tensor".split()
+_FACTORIES = [
+    "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like", "linspace",
+    "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like",
+    "randperm", "scalar_tensor", "tensor", "zeros", "zeros_like", "bartlett_window", "blackman_window",
+    "hamming_window", "hann_window", "kaiser_window", "tril_indices", "triu_indices", "range",
+]  # fmt: skip
+_METHODS = ["new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "new_tensor"]
 
 
 def patch_factories(device: Device) -> None:

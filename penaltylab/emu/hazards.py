@@ -18,7 +18,7 @@ Extent = tuple[int, int, Any]
 Access = tuple[int, int, int, Any]
 """Stream id and extent."""
 
-_MANY = 128
+_ROOM = 128
 _EXACT_ELEMENTS = 1 << 20
 
 
@@ -41,11 +41,10 @@ class Allocation:
     """What is known about one storage: the CPU tensor it aliases, and who accessed it last.
 
     `extent` is the whole of it, `nbytes` what that holds, `queue` the one stream that has touched it unless `shared`.
+    With more than `room` accesses, those that the host has waited for are forgotten: all that is to come is after them.
     """
 
-    __slots__ = (
-        "__weakref__", "alias", "dtype", "extent", "nbytes", "queue", "reads", "shape", "shared", "stride", "writes",
-    )  # fmt: skip
+    __slots__ = ("alias", "dtype", "extent", "nbytes", "queue", "reads", "room", "shape", "shared", "stride", "writes")
 
     def __init__(self) -> None:
         self.alias: torch.Tensor | None = None
@@ -56,14 +55,16 @@ class Allocation:
         self.nbytes = 0
         self.queue: Queue | None = None
         self.shared = False
+        self.room = _ROOM
         self.reads: dict[Access, Stamp] = {}
         self.writes: dict[Access, Stamp] = {}
 
 
 @dataclass(slots=True)
 class Hazards:
-    """The hazards caught since the device was configured."""
+    """The hazards caught since the device was configured. `host_order` is what the host has waited for."""
 
+    host_order: Order
     found: list[Hazard] = field(default_factory=list)
 
     def touch(self, memory: Allocation, extent: Extent, write: bool, queue: Queue, stamp: Stamp, now_us: float) -> None:
@@ -73,10 +74,14 @@ class Hazards:
                 memory.queue = queue
             else:
                 memory.shared = True
+        accesses = memory.writes if write else memory.reads
         if memory.shared:
             self._check(memory, extent, write, queue, stamp, now_us)
+        if len(accesses) >= memory.room:
+            _forget_ordered(accesses, self.host_order)
+            memory.room = max(_ROOM, 2 * len(accesses))
         low, high, gaps = extent
-        (memory.writes if write else memory.reads)[queue.stream_id, low, high, gaps] = stamp
+        accesses[queue.stream_id, low, high, gaps] = stamp
 
     def _check(
         self, memory: Allocation, extent: Extent, write: bool, queue: Queue, stamp: Stamp, now_us: float
@@ -92,17 +97,9 @@ class Hazards:
         if write:
             _forget_covered(memory.reads, extent)
             _forget_covered(memory.writes, extent)
-        elif len(memory.reads) > _MANY:
-            _forget_ordered(memory.reads, queue.order)
-
-    def host_writes(self, memory: Allocation, extent: Extent, order: Order) -> tuple[Access, Stamp] | None:
-        """The device's last access to `extent` that the host, which knows `order`, has not waited for."""
-        return _latest(memory.reads, extent, order, None) or _latest(memory.writes, extent, order, None)
 
 
-def _latest(
-    accesses: dict[Access, Stamp], extent: Extent, order: Order, stream_id: int | None
-) -> tuple[Access, Stamp] | None:
+def _latest(accesses: dict[Access, Stamp], extent: Extent, order: Order, stream_id: int) -> tuple[Access, Stamp] | None:
     low, high, _ = extent
     last: tuple[Access, Stamp] | None = None
     for access, stamp in accesses.items():

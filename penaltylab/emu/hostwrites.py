@@ -2,8 +2,8 @@
 under a copy from it.
 
 What PyTorch does is caught at its own line. A write by numpy, or by anything else that goes around PyTorch, shows as
-changed bytes the next time the emulator is called, so that only the two calls it fell between are known. Not seen are a
-write around PyTorch of the value that was there already, one under a copy larger than `WATCHED_BYTES`, and a read that is
+changed bytes the next time the emulator is called, so that only the two calls it fell between are known. Not seen are:
+a write around PyTorch of the value that was there already, one under a copy larger than `WATCHED_BYTES`, a read that is
 none of `patches.READS`.
 """
 

@@ -78,9 +78,7 @@ class Recorder:
         self.correlation += 1
         if self.log is not None:
             thread = threading.get_native_id()
-            self.log.calls.append(
-                RuntimeCall(name, start_us, dur_us, thread, self.correlation, stream, "", blocked_us)
-            )
+            self.log.calls.append(RuntimeCall(name, start_us, dur_us, thread, self.correlation, stream, "", blocked_us))
             self._sites.append(site)
         return self.correlation
 

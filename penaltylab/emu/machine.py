@@ -74,7 +74,9 @@ def load_machine(name: str | Path) -> Machine:
     if path.suffix != ".toml":
         path = data_path("machines", f"{name}.toml")
         if not path.is_file() or str(name) not in machine_names():
-            raise InputError(f"machine {str(name)!r}: not one of {', '.join(machine_names())}, nor a path to a .toml file")
+            raise InputError(
+                f"machine {str(name)!r}: not one of {', '.join(machine_names())}, nor a path to a .toml file"
+            )
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -109,7 +111,9 @@ def _build(path: Path, given: dict[str, Any]) -> Machine:
 def _checked(path: Path, key: str, value: Any) -> float:
     kind = Machine.__annotations__[key]
     if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
-        raise InputError(f"machine {path}: [{key}] value {value!r} is not {'an integer' if kind is int else 'a number'}")
+        raise InputError(
+            f"machine {path}: [{key}] value {value!r} is not {'an integer' if kind is int else 'a number'}"
+        )
     if not 0 <= value < float("inf") or (value == 0 and key.endswith("per_us")):
         raise InputError(f"machine {path}: [{key}] value {value!r} is out of range")
     return value

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 
 from penaltylab.emu.backward import patch_backward
 from penaltylab.emu.device import Device
@@ -16,10 +17,11 @@ from penaltylab.emu.pinned import pinned_block
 from penaltylab.emu.routing import route_classes
 from penaltylab.emu.serialization import register_serialization
 
-_METADATA_ONLY = frozenset(
-    "requires_grad_ retain_grad_ detach_ set_ resize_ resize_as_ resize_as_sparse_ sparse_resize_ squeeze_ unsqueeze_ t_ "
-    "sparse_resize_and_clear_ transpose_ swapaxes_ swapdims_ as_strided_ share_memory_ rename_".split()
-)
+_METADATA_ONLY = frozenset([
+    "requires_grad_", "retain_grad_", "detach_", "set_", "resize_", "resize_as_", "resize_as_sparse_",
+    "sparse_resize_", "squeeze_", "unsqueeze_", "t_", "sparse_resize_and_clear_", "transpose_", "swapaxes_",
+    "swapdims_", "as_strided_", "share_memory_", "rename_",
+])  # fmt: skip
 _AUGMENTED = ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__iand__", "__ior__", "__ixor__")
 
 READS = ("item", "tolist", "clone", "sum", "__int__", "__float__", "__bool__", "__index__")
@@ -39,16 +41,20 @@ def patch_torch(device: Device) -> None:
 
 
 def _patch_accelerator() -> None:
-    """`torch.accelerator` asks C++ for streams, which knows none of ours. TorchDynamo calls it while it traces, and must
-    not trace what it calls.
+    """`torch.accelerator` asks C++ for streams, which knows none of ours. TorchDynamo calls it while it traces, and
+    must not trace what it calls.
     """
     module = torch.get_device_module("emu")
     for name in ("current_stream", "set_stream", "synchronize"):
-        setattr(torch.accelerator, name, torch._disable_dynamo(_plain(getattr(module, name))))
+        setattr(torch.accelerator, name, _untraced(getattr(module, name)))
 
 
-def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: method(*args, **kwargs)
+def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    @_disable_dynamo
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _patch_inductor() -> None:
@@ -101,7 +107,7 @@ def _patch_assignment() -> None:
     """`t[...] = number`: on CUDA, PyTorch makes a host tensor of the number; on a device of its own kind, a device
     tensor. The host tensor is what decides whether `t[i] = 0` synchronizes (it does) and `t[mask] = 0` (it does not).
     """
-    assign = torch.Tensor.__setitem__
+    assign: Any = torch.Tensor.__setitem__
 
     @functools.wraps(assign)
     def wrapper(self: torch.Tensor, index: Any, value: Any) -> None:
@@ -109,4 +115,4 @@ def _patch_assignment() -> None:
             value = torch.tensor(value, dtype=self.dtype, device="cpu")
         assign(self, index, value)
 
-    torch.Tensor.__setitem__ = wrapper  # type: ignore[method-assign]
+    torch.Tensor.__setitem__ = wrapper  # type: ignore[assignment,method-assign]

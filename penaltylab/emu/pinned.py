@@ -1,8 +1,8 @@
 """PyTorch's caching allocator of pinned host memory, as `at::CachingHostAllocator` behaves.
 
-Sizes are rounded up to a power of two. A block that no copy used is free at once when its storage dies; else an event is
-recorded on each stream that used it, and the block is free when all of them are done, which is looked at, in order, on
-each allocation. Only a miss calls `cudaHostAlloc`. That an allocation may synchronize the device is not modelled.
+Sizes are rounded up to a power of two. A block that no copy used is free at once when its storage dies; else an event
+is recorded on each stream that used it, and the block is free when all of them are done, which is looked at, in order,
+on each allocation. Only a miss calls `cudaHostAlloc`. That this may synchronize the device is not modelled.
 """
 
 from collections import deque
@@ -80,6 +80,12 @@ class PinnedPool:
             setattr(storage, "_emu_pinned", self._allocate(storage.nbytes()))  # noqa: B010
         return tensor
 
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """`pin_memory()`: a pinned copy, which the host makes."""
+        with self._device.clock as clock:
+            clock.now_us += tensor.nbytes / self._device.machine.host_copy_bytes_per_us
+            return self.pin(tensor.clone())
+
     def _allocate(self, nbytes: int) -> PinnedBlock:
         device, machine = self._device, self._device.machine
         size = 1 << max(0, nbytes - 1).bit_length()
@@ -102,9 +108,9 @@ class PinnedPool:
 
     def release(self, block: PinnedBlock) -> None:
         """The storage under `block` has died."""
-        if block.generation != self._generation:
-            return
         device = self._device
+        if block.generation != self._generation or device.forked():
+            return
         with device.clock:
             if block.copies:
                 device.host_writes.forget(block.copies)

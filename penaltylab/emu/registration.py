@@ -13,11 +13,12 @@ from penaltylab.emu.pinned import pinned_block
 from penaltylab.emu.transfers import Transfers
 from penaltylab.emu.views import NATIVE, native_kernel, overload, resize_
 
-_NOT_DIRECT = frozenset(
-    "copy_ set_ is_pinned _pin_memory record_stream lift lift_fresh is_same_size resize_as_ _resize_output_ to_dense "
-    "_to_dense to_sparse _to_sparse _to_sparse_csr to_mkldnn _copy_from _conj_physical segment_reduce "
-    "_has_compatible_shallow_copy_type _nested_tensor_from_tensor_list".split()
-)
+_NOT_DIRECT = frozenset([
+    "copy_", "set_", "is_pinned", "_pin_memory", "record_stream", "lift", "lift_fresh", "is_same_size",
+    "resize_as_", "_resize_output_", "to_dense", "_to_dense", "to_sparse", "_to_sparse", "_to_sparse_csr",
+    "to_mkldnn", "_copy_from", "_conj_physical", "segment_reduce", "_has_compatible_shallow_copy_type",
+    "_nested_tensor_from_tensor_list",
+])  # fmt: skip
 """Operators that PyTorch's own composite kernels bring to ours, or that are about layouts the device has not."""
 
 _THROUGH = ("_copy_from", "as_strided", "view", "_reshape_alias", "_copy_from_and_resize")
@@ -41,9 +42,9 @@ def register_kernels(device: Device) -> list[torch.library.Library]:
     add("_copy_from_and_resize", transfers.copy_from_and_resize)
     add("_to_copy", transfers.to_copy)
     add("_local_scalar_dense", transfers.item)
-    add("record_stream", lambda tensor, stream: device.queue_of(stream) and None)
+    add("record_stream", _record_stream(device))
     add("is_pinned", lambda tensor, device=None: pinned_block(tensor) is not None, "CPU")
-    add("_pin_memory", lambda tensor, device_=None: device.pinned.pin(tensor.clone()), "CPU")
+    add("_pin_memory", lambda tensor, device_=None: device.pinned.copy(tensor), "CPU")
     for name, kernel in _special(transfers):
         add(name, kernel)
     attention = make_kernel(transfers, overload("scaled_dot_product_attention"))
@@ -63,6 +64,13 @@ def register_kernels(device: Device) -> list[torch.library.Library]:
     for name in _direct():
         add(name, make_kernel(transfers, overload(name)))
     return libraries
+
+
+def _record_stream(device: Device) -> Kernel:
+    def kernel(tensor: torch.Tensor, stream: torch.Stream) -> None:
+        device.queue_of(stream)  # memory is never given out again here, so that only a wrong stream can be told
+
+    return kernel
 
 
 def _special(transfers: Transfers) -> Iterator[tuple[str, Kernel]]:

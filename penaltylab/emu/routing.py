@@ -25,10 +25,14 @@ class _Routed(type):
         return cls._original(*args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls._original) if "_original" in cls.__dict__ else super().__instancecheck__(instance)
+        return (
+            isinstance(instance, cls._original) if "_original" in cls.__dict__ else super().__instancecheck__(instance)
+        )
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, cls._original) if "_original" in cls.__dict__ else super().__subclasscheck__(subclass)
+        return (
+            issubclass(subclass, cls._original) if "_original" in cls.__dict__ else super().__subclasscheck__(subclass)
+        )
 
 
 def _is_emu(device: Any, name: str) -> bool:
@@ -45,7 +49,9 @@ def _stream(device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
     return Stream(device, priority)
 
 
-def _event(device: Any = None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+def _event(
+    device: Any = None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+) -> Event:
     if device is not None and not isinstance(device, int):
         check_device(torch.device(device))
     return Event(enable_timing, blocking, interprocess)
@@ -56,10 +62,10 @@ class Generator(torch.Generator):
 
     def __new__(cls, device: Any = "emu") -> "Generator":
         check_device(torch.device(device))
-        return super().__new__(cls, "cpu")
+        return super().__new__(cls, "cpu")  # type: ignore[call-arg]
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> torch.device:  # type: ignore[override]
         """emu:0."""
         return torch.device("emu", 0)
 

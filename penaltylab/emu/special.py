@@ -1,4 +1,4 @@
-"""Operators that PyTorch routes differently on a device of its own kind: convolution, attention, fused recurrent cells."""
+"""Operators that PyTorch routes differently on a device of its own kind: convolution, attention, recurrent cells."""
 
 from typing import Any
 
@@ -30,7 +30,11 @@ def convolution_backward(
 
 
 def lstm_cell(
-    gates_in: Tensor, gates_hidden: Tensor, cell: Tensor, bias_in: Tensor | None = None, bias_hidden: Tensor | None = None
+    gates_in: Tensor,
+    gates_hidden: Tensor,
+    cell: Tensor,
+    bias_in: Tensor | None = None,
+    bias_hidden: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`_thnn_fused_lstm_cell`, which has no CPU kernel: new hidden state, new cell, the gates kept for backward."""
     gates = gates_in + gates_hidden
@@ -66,7 +70,11 @@ def lstm_cell_backward(
 
 
 def gru_cell(
-    gates_in: Tensor, gates_hidden: Tensor, state: Tensor, bias_in: Tensor | None = None, bias_hidden: Tensor | None = None
+    gates_in: Tensor,
+    gates_hidden: Tensor,
+    state: Tensor,
+    bias_in: Tensor | None = None,
+    bias_hidden: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`_thnn_fused_gru_cell`: new state, and what backward needs (reset, update, new, old state, hidden's new part)."""
     if bias_in is not None:

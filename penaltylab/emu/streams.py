@@ -16,6 +16,7 @@ class Stream(torch.Stream):
 
     _device: Device
     _queue: Queue
+    _entered: list[Queue | None]
 
     def __new__(
         cls, device: Any = None, priority: int = 0, *, of: Device | None = None, queue: Queue | None = None
@@ -27,7 +28,7 @@ class Stream(torch.Stream):
 
             of = runtime().device
         queue = queue or of.new_queue(priority)
-        self = super().__new__(cls, stream_id=queue.stream_id, device_index=0, device_type=_PRIVATE_USE_1)  # type: ignore[call-overload]
+        self = super().__new__(cls, stream_id=queue.stream_id, device_index=0, device_type=_PRIVATE_USE_1)
         self._device, self._queue, self._entered = of, queue, []
         return self
 
@@ -107,6 +108,10 @@ class Event(torch.Event):
     """A point in a stream. Recorded again it stands for the new point; who waited already is not affected."""
 
     _device: Device
+    _timed: bool
+    _order: Order | None
+    _done_us: float
+    _stream_id: int
 
     def __new__(
         cls,
@@ -124,8 +129,7 @@ class Event(torch.Event):
             of = runtime().device
         self = super().__new__(cls, device="emu", enable_timing=enable_timing)
         self._device, self._timed = of, enable_timing
-        self._order: Order | None = None
-        self._done_us, self._stream_id = 0.0, 0
+        self._order, self._done_us, self._stream_id = None, 0.0, 0
         return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -167,9 +171,7 @@ class Event(torch.Event):
             site = device.sites.caller()
             order = self._order or {}
             done = self._done_us if self._order is not None else clock.now_us
-            sync = device.planned_until(
-                "event-synchronize", "Event.synchronize", self._stream_id, done, order, site
-            )
+            sync = device.planned_until("event-synchronize", "Event.synchronize", self._stream_id, done, order, site)
             sync.blocked_us = device.wait("cudaEventSynchronize", self._stream_id, done, order, site)
 
     def elapsed_time(self, end_event: "Event") -> float:  # type: ignore[override]

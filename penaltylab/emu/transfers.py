@@ -2,8 +2,8 @@
 
 - A blocking copy is `cudaMemcpyAsync`, then `cudaStreamSynchronize` of the current stream, from pinned memory too.
 - A non-blocking copy is `cudaMemcpyAsync` alone. From pinned memory it returns at once. From pageable memory it returns
-  once the source is staged: at once up to the machine's `pageable_async_max_bytes`, above that when its stream has come to
-  it and all but the last chunk has gone. To pageable memory it returns when the copy is done.
+  once the source is staged: at once up to the machine's `pageable_async_max_bytes`, above that when its stream has come
+  to it and all but the last chunk has gone. To pageable memory it returns when the copy is done.
 - A host tensor that is not dense goes through a pageable temporary, and its `cudaMemcpyAsync` waits for the stream even
   with `non_blocking=True` (vLLM #51841, #54375). A dtype changes on the device if non-blocking, else on the host.
 """
@@ -28,7 +28,7 @@ _COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one copy goes: whether the host's end is pinned, whether either end goes through a temporary, bytes that cross."""
+    """How one copy goes: is the host's end pinned, does either end go through a temporary, how many bytes cross."""
 
     pinned: bool
     host_temporary: bool
