@@ -24,19 +24,20 @@ _STRAY_END = re.compile(rb'\s*,\s*\{\s*"(?:ph|cat|name|pid|tid|ts)"')
 _STRAY = "an end of the list of events in the midst of it"
 _AS_STRINGS = "a stretch of events with values of unexpected types"
 _BOM = b"\xef\xbb\xbf"
-_STRICT = msgspec.json.Decoder(list[Event])
-_COERCING = msgspec.json.Decoder(list[Event], strict=False)
 
 
 class Pieces:
     """Iterate over lists of events; then `metadata` holds the other top-level keys and `damage` what was wrong."""
 
-    def __init__(self, blocks: Iterator[bytes], name: str) -> None:
+    def __init__(self, blocks: Iterator[bytes], name: str, kind: type[Event] = Event) -> None:
         self.metadata: dict[str, Any] = {}
         self.damage = Damage()
         self._blocks = blocks
         self._name = name
         self.bare = False
+        self._kind = kind
+        self._strict = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
+        self._coercing = msgspec.json.Decoder(list[kind], strict=False)  # type: ignore[valid-type]
 
     def __iter__(self) -> Iterator[list[Event]]:
         rest = self._skip_head()
@@ -97,25 +98,25 @@ class Pieces:
 
     def _take(self, text: bytes, cut: int, final: bool = False) -> Taken:
         """Read the events before `cut`; the text that is returned begins behind the separator that follows them."""
-        for decoder in (_STRICT, _COERCING):
+        for decoder in (self._strict, self._coercing):
             try:
                 events = decoder.decode(b"".join((b"[", memoryview(text)[:cut], b"]")))
             except msgspec.ValidationError:
                 continue
             except UNREADABLE as error:
-                if decoder is _COERCING:
+                if decoder is self._coercing:
                     self.damage.repairs[_AS_STRINGS] += 1
                 if found := TRAILING.search(str(error)):
                     close = text.rindex(b"]", 0, int(found.group(1)) - 2)
                     return Taken(decoder.decode(b"[" + text[:close] + b"]"), text[close + 1 :], True)
                 break
-            if decoder is _COERCING:
+            if decoder is self._coercing:
                 self.damage.repairs[_AS_STRINGS] += 1
             separator = BOUNDARY.match(text, cut - 1) if cut else None
             return Taken(events, text[separator.end() if separator else cut :], False)
         if final:
-            return salvage(text, b"", self.damage, final)
-        return salvage(text[:cut] + b",", text[cut:].lstrip().removeprefix(b","), self.damage, final)
+            return salvage(text, b"", self.damage, final, self._kind)
+        return salvage(text[:cut] + b",", text[cut:].lstrip().removeprefix(b","), self.damage, final, self._kind)
 
     def _read_metadata(self, text: bytes) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from penaltylab.traces.schema import Args, Event, Scalar
+from penaltylab.traces.schema import Event, Scalar
 
 BOUNDARY: Final = re.compile(rb'\}\s*,?\s*(?=\{\s*")')
 TRAILING: Final = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -93,17 +93,17 @@ def repair(text: bytes, damage: Damage) -> bytes:
     return mended
 
 
-def salvage(text: bytes, rest: bytes, damage: Damage, final: bool) -> Taken:
+def salvage(text: bytes, rest: bytes, damage: Damage, final: bool, kind: type[Event] = Event) -> Taken:
     """Read `text` event by event; `rest` follows it, and unless `final` gets back an event that may go on in it."""
     text = repair(text, damage)
     boundaries = list(BOUNDARY.finditer(text))
     damage.repairs["a missing comma"] += sum(b"," not in match.group() for match in boundaries)
     edges = [0, *(match.end() for match in boundaries), len(text)]
-    decoder = msgspec.json.Decoder(Event, strict=False)
+    decoder = msgspec.json.Decoder(kind, strict=False)
     events: list[Event] = []
     at = 0
     while at < len(edges) - 1:
-        attempt = _attempt(text, edges, at, decoder)
+        attempt = _attempt(text, edges, at, kind, decoder)
         damage.repairs["an event with fields of unexpected types"] += attempt.bent and attempt.event is not None
         if attempt.event is not None:
             events.append(attempt.event)
@@ -119,7 +119,9 @@ def salvage(text: bytes, rest: bytes, damage: Damage, final: bool) -> Taken:
     return Taken(events, rest, False)
 
 
-def _attempt(text: bytes, edges: list[int], at: int, decoder: "msgspec.json.Decoder[Event]") -> _Attempt:
+def _attempt(
+    text: bytes, edges: list[int], at: int, kind: type[Event], decoder: "msgspec.json.Decoder[Event]"
+) -> _Attempt:
     """Read the event at an edge, joining on what follows while it is only incomplete (an edge inside its arguments)."""
     start = edges[at]
     for to in range(at + 1, min(at + _MOST_JOINED, len(edges) - 1) + 1):
@@ -127,12 +129,12 @@ def _attempt(text: bytes, edges: list[int], at: int, decoder: "msgspec.json.Deco
         try:
             return _Attempt(_known(decoder.decode(segment)), to)
         except msgspec.ValidationError:
-            return _Attempt(_coerced(segment), to, bent=True)
+            return _Attempt(_coerced(segment, kind), to, bent=True)
         except UNREADABLE as error:
             if found := TRAILING.search(str(error)):
                 stop = int(found.group(1)) - 1
                 ended = start + stop + 1 if segment[stop : stop + 1] == b"]" else -1
-                return _Attempt(_coerced(segment[:stop]), to, ended, bent=ended < 0)
+                return _Attempt(_coerced(segment[:stop], kind), to, ended, bent=ended < 0)
             if "truncated" not in str(error):
                 return _Attempt(None, at + 1)
     return _Attempt(None, at + 1, incomplete=at + _MOST_JOINED >= len(edges) - 1)
@@ -150,24 +152,22 @@ def _known(event: Event) -> Event | None:
     return event if event.ph else None
 
 
-def _coerced(segment: bytes) -> Event | None:
+def _coerced(segment: bytes, kind: type[Event]) -> Event | None:
     """An event whose fields have surprising types, if it has a phase and a usable time at all."""
     try:
         found = msgspec.json.decode(segment)
-        args = found.get("args")
-        event = Event(
-            ph=str(found["ph"]),
-            cat=str(found.get("cat") or ""),
-            name=str(found.get("name") or ""),
-            pid=found.get("pid") if isinstance(found.get("pid"), Scalar) else str(found["pid"]),
-            tid=found.get("tid") if isinstance(found.get("tid"), Scalar) else str(found["tid"]),
-            ts=float(found.get("ts") or 0.0) if found["ph"] == "M" else float(found["ts"]),
-            dur=float(found.get("dur", 0.0)),
-        )
+        found["ph"] = str(found["ph"])
+        for field in ("cat", "name"):
+            found[field] = str(found.get(field) or "")
+        for field in ("pid", "tid"):
+            found[field] = found.get(field) if isinstance(found.get(field), Scalar) else str(found[field])
+        found["ts"] = float(found.get("ts") or 0.0) if found["ph"] == "M" else float(found["ts"])
+        found["dur"] = float(found.get("dur", 0.0))
     except (*UNREADABLE, KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
-    try:
-        event.args = msgspec.convert(args, Args, strict=False)
-    except (msgspec.ValidationError, RecursionError):
-        event.args = None
-    return event
+    for dropped in ((), ("args",), ("args", "id", "s", "bp")):
+        try:
+            return msgspec.convert({key: found[key] for key in found if key not in dropped}, kind, strict=False)
+        except (msgspec.ValidationError, RecursionError):
+            continue
+    return None

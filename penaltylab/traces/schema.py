@@ -1,6 +1,6 @@
 """One event of a Kineto trace as it stands in the file, and the categories that PyTorch's releases have used."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -37,6 +37,15 @@ class Event(msgspec.Struct, gc=False):
     ts: float = 0.0
     dur: float = 0.0
     args: Args | None = None
+
+
+class WholeEvent(Event, gc=False):
+    """One trace event with all that a viewer shows of it."""
+
+    id: Scalar = None
+    s: Scalar = None
+    bp: Scalar = None
+    args: Any = None
 
 
 KERNEL, MEMCPY, MEMSET = 1, 2, 3

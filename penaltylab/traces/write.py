@@ -33,20 +33,20 @@ def check_writable(path: str | Path) -> Path:
 
 def write_trace(path: str | Path, document: bytes) -> None:
     """Write a trace's JSON to `path`, gzipped where its name ends in .gz; InputError where it cannot be written."""
-    with _opened(path) as file:
+    with opened(path) as file:
         file.write(document)
 
 
 def copy_trace(path: str | Path, source: Path, keys: dict[str, Any]) -> None:
     """Write the JSON object in `source` to `path` with `keys` put in front, however large it is; as `write_trace`."""
-    with _opened(path) as file, source.open("rb") as document:
+    with opened(path) as file, source.open("rb") as document:
         document.seek(document.read(1024).index(b"{") + 1)
         file.write(msgspec.json.encode(keys).removesuffix(b"}") + b",")
         shutil.copyfileobj(document, file, 1 << 20)
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[IO[bytes]]:
+def opened(path: str | Path) -> Iterator[IO[bytes]]:
     """A stream whose bytes are at `path` once the body is done; a body or a disk that fails leaves `path` as it was."""
     path = check_writable(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
