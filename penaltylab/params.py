@@ -46,7 +46,8 @@ class Params(Struct, frozen=True, kw_only=True):
     extend_share: Share = 0.10
     draft_tokens: Annotated[int, Meta(ge=1, le=64)] = 3
     accept_rate: Share = 0.7
-    model: Literal["markov"] = "markov"
+    model: Literal["markov", "llama"] = "markov"
+    model_shape: Literal["tiny", "1b", "8b"] = "tiny"
     device: Literal["auto", "emu", "cuda"] = "auto"
     machine: str = "h100"
     host_time: Literal["modelled", "measured"] = "modelled"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from penaltylab.engine.models import MarkovDraft, MarkovModel
+from penaltylab.engine.models import ForwardBatch, MarkovDraft, MarkovModel
 from penaltylab.engine.noise import request_key
 from penaltylab.engine.request import Req
 from penaltylab.params import Params
@@ -45,12 +45,12 @@ class Oracle:
         self.draft = MarkovDraft(self.model, params.accept_rate)
 
     def token(self, after: int, penalties: Penalties) -> int:
-        return int(penalties.apply(self.model.forward(torch.tensor([after]))[0].double().numpy()).argmax())
+        return int(penalties.apply(self.model.after(torch.tensor(after)).double().numpy()).argmax())
 
     def proposals(self, after: int, req: Req, position: int) -> list[int]:
         key = torch.tensor([request_key(self.params.seed, req.rid)])
-        k = self.params.draft_tokens
-        return self.draft.propose(torch.tensor([after]), key, torch.tensor([position]), k)[0].tolist()
+        last = ForwardBatch(torch.tensor([[after]]), torch.tensor([[position - 1]]), torch.tensor([0]), key, 0)
+        return self.draft.propose(last, self.params.draft_tokens)[0].tolist()
 
 
 def decode_exactly(params: Params, req: Req, at_most: int) -> list[int]:

@@ -87,17 +87,13 @@ class ScheduleBatch:
             self.req_to_token_pool.last_tokens[req.req_pool_idx] = req.origin_input_ids[-1]
         self.req_pool_indices_cpu = np.array([req.req_pool_idx for req in self.reqs])
         columns = [
-            [
-                req.req_pool_idx,
-                len(req.origin_input_ids),
-                request_key(self.context.seed, req.rid),
-                req.origin_input_ids[-1],
-            ]
-            for req in self.reqs
+            [req.req_pool_idx, len(req.origin_input_ids), request_key(self.context.seed, req.rid)] for req in self.reqs
         ]
         on_device = self._copy(list(map(list, zip(*columns, strict=True))), torch.int64)
-        self.req_pool_indices, self.seq_lens, self.noise_keys, self.input_ids = on_device.unbind(0)
+        self.req_pool_indices, self.seq_lens, self.noise_keys = on_device.unbind(0)
         longest = max(len(req.origin_input_ids) for req in self.reqs)
+        padded = [req.origin_input_ids + [0] * (longest - len(req.origin_input_ids)) for req in self.reqs]
+        self.input_ids = self._copy(padded, torch.int64)
         self.req_to_token_pool.write(self.req_pool_indices, torch.arange(longest, device=self.device).unsqueeze(0))
         temperatures = [[req.sampling_params.temperature] for req in self.reqs]
         self.sampling_info = SamplingBatchInfo(

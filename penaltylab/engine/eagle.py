@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from penaltylab.devices import is_pin_memory_available
-from penaltylab.engine.models import MarkovDraft, MarkovModel
+from penaltylab.engine.models import Draft, ForwardBatch, Target
 from penaltylab.engine.sampler import verify
 
 if TYPE_CHECKING:
@@ -48,24 +48,16 @@ class EagleDraftInput:
         positions = torch.minimum(cur + torch.arange(reserve, device=batch.device), nxt - 1)
         batch.req_to_token_pool.write(batch.req_pool_indices, positions)
 
-    def draft(
-        self, model: MarkovDraft, last_tokens: torch.Tensor, keys: torch.Tensor, positions: torch.Tensor
-    ) -> torch.Tensor:
-        """k proposals after `last_tokens` (batch,), as int64 (batch, k)."""
-        return model.propose(last_tokens, keys, positions, self.draft_tokens)
+    def draft(self, model: Draft, batch: ForwardBatch) -> torch.Tensor:
+        """k proposals (batch, k), int64, after the last tokens, which are the input ids (batch, 1)."""
+        return model.propose(batch, self.draft_tokens)
 
     def verify(
-        self,
-        model: MarkovModel,
-        last_tokens: torch.Tensor,
-        drafts: torch.Tensor,
-        penalise: Penalise,
-        info: SamplingBatchInfo,
-        keys: torch.Tensor,
-        positions: torch.Tensor,
+        self, model: Target, batch: ForwardBatch, drafts: torch.Tensor, penalise: Penalise, info: SamplingBatchInfo
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokens (batch, k + 1) and accept lengths (batch,) of `drafts`, by the penalised target."""
-        input_ids = torch.cat([last_tokens.unsqueeze(1), drafts], dim=1)
-        logits = model.forward(input_ids.view(-1)).view(*input_ids.shape, -1)
+        ahead = torch.arange(self.draft_tokens + 1, device=drafts.device)
+        whole = replace(batch, input_ids=torch.cat([batch.input_ids, drafts], dim=1), positions=batch.positions + ahead)
+        logits = model.logits(whole)
         penalise(logits, drafts)
-        return verify(logits, drafts, info, keys, positions)
+        return verify(logits, drafts, info, batch.keys, batch.positions.squeeze(1) + 1)

@@ -1,5 +1,10 @@
 """The models: a target whose logits are exact on every device, and a draft that agrees with it as often as asked."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
 import numpy as np
 import torch
 
@@ -9,6 +14,38 @@ CONTEXTS = 16  # so few that unpenalised decoding soon repeats itself, and penal
 UNSURE_EVERY = 4  # one context in so many has no clear favourite: there a penalty changes the token, elsewhere hardly
 LOGIT_STEP = 1 / 64  # dyadic, as the penalties of the scenarios are: sums are exact in float32
 AGREE = 3
+
+
+@dataclass(frozen=True)
+class ForwardBatch:
+    """What a model is asked: tokens `input_ids` (batch, n) at `positions` (batch, n) of the requests in `slots`.
+
+    `keys` (batch,) tell the requests' random numbers apart; no position is as large as `context`.
+    """
+
+    input_ids: torch.Tensor
+    positions: torch.Tensor
+    slots: torch.Tensor
+    keys: torch.Tensor
+    context: int
+
+    def following(self, input_ids: torch.Tensor) -> ForwardBatch:
+        """The batch of `input_ids` (batch, 1), which stand behind the last of these."""
+        return replace(self, input_ids=input_ids, positions=self.positions[:, -1:] + 1)
+
+
+class Target(Protocol):
+    """A model that verifies, or decodes by itself."""
+
+    def logits(self, batch: ForwardBatch, at: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits (batch, n, vocab), float32; with `at` (batch,), (batch, 1, vocab) after that input token alone."""
+
+
+class Draft(Protocol):
+    """A model that proposes."""
+
+    def propose(self, batch: ForwardBatch, k: int) -> torch.Tensor:
+        """k proposals, int64 (batch, k), after input tokens (batch, 1)."""
 
 
 class MarkovModel:
@@ -33,8 +70,12 @@ class MarkovModel:
         self.rows = torch.tensor(rows).to(device)
         self.favourites = torch.tensor(favourites).to(device)
 
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Logits (n, vocab), float32, after each of `input_ids` (n,), int64."""
+    def logits(self, batch: ForwardBatch, at: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits (batch, n, vocab), float32; with `at` (batch,), (batch, 1, vocab) after that input token alone."""
+        return self.after(batch.input_ids if at is None else batch.input_ids.gather(1, at.unsqueeze(1)))
+
+    def after(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Logits (..., vocab), float32, after each of `input_ids` (...), int64."""
         return self.windows[self.rows[input_ids % CONTEXTS]]
 
     def next_token(self, input_ids: torch.Tensor) -> torch.Tensor:
@@ -49,11 +90,11 @@ class MarkovDraft:
         self.target = target
         self.accept_rate = accept_rate
 
-    def propose(self, last_tokens: torch.Tensor, keys: torch.Tensor, positions: torch.Tensor, k: int) -> torch.Tensor:
-        """k proposals after `last_tokens` (batch,), int64 (batch, k); the first stands at `positions` (batch,)."""
-        where = positions.unsqueeze(1) + torch.arange(k, device=positions.device)
-        misses = (uniform(keys.unsqueeze(1), where, AGREE) >= self.accept_rate).to(torch.int64)
-        tokens, token = [], last_tokens
+    def propose(self, batch: ForwardBatch, k: int) -> torch.Tensor:
+        """k proposals, int64 (batch, k), after input tokens (batch, 1)."""
+        where = batch.positions + 1 + torch.arange(k, device=batch.positions.device)
+        misses = (uniform(batch.keys.unsqueeze(1), where, AGREE) >= self.accept_rate).to(torch.int64)
+        tokens, token = [], batch.input_ids[:, 0]
         for miss in misses.unbind(1):
             token = (self.target.next_token(token) + miss) % self.target.vocab_size
             tokens.append(token)

@@ -73,7 +73,7 @@ class Scheduler:
         slot_penalties = (
             SlotPenalties(params.batch_size, params.vocab_size, longest, device, params.apply) if exact else None
         )
-        self.worker = Worker(params, device, self.future_map, meter, slot_penalties)
+        self.worker = Worker(params, device, self.future_map, meter, slot_penalties, longest)
         self.spec_info = EagleDraftInput(params.draft_tokens) if params.path == "eagle" else None
         self.context = BatchContext(
             device=device,
