@@ -128,12 +128,12 @@ def describe(device: torch.device) -> dict[str, Any]:
     }
 
 
-def profiler(device: torch.device) -> Any:
+def profiler(device: torch.device, with_stack: bool = False) -> Any:
     """A context manager that runs `torch.profiler` around its body; `.export(path, metadata)` then writes the trace."""
     if is_emulated(device):
         from penaltylab.emu.profile import Profiler
 
-        return Profiler()
+        return Profiler(with_stack)
     from penaltylab.traces.record import TorchProfiler
 
-    return TorchProfiler()
+    return TorchProfiler(with_stack)

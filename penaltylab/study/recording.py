@@ -11,7 +11,9 @@ from penaltylab.params import Params
 from penaltylab.traces.record import record_trace
 
 
-def record(out: str | Path | None = None, requests: list[Req] | None = None, **given: Any) -> str:
+def record(
+    out: str | Path | None = None, requests: list[Req] | None = None, with_stack: bool = False, **given: Any
+) -> str:
     """Decode as `pl.decode` does, with the profiler on, and return the path of the trace, a .json.gz.
 
     `out` names the file, or a folder to put it in (default: a new temporary one). Time with `pl.decode`: the profiler
@@ -21,7 +23,7 @@ def record(out: str | Path | None = None, requests: list[Req] | None = None, **g
     device = start(params)
     path = _path(out, params)
     metadata = {"params": params.asdict(), "params_hash": params.hash(), "device": devices.describe(device)}
-    record_trace(lambda: run(params, device, requests, annotate=True), device, path, metadata)
+    record_trace(lambda: run(params, device, requests, annotate=True), device, path, metadata, with_stack)
     return str(path)
 
 

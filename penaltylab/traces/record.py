@@ -23,16 +23,20 @@ _NAME_LINE = re.compile(r'^(\s*"name": )"(.*)"(,?)$', re.MULTILINE)
 
 
 def record_trace(
-    body: Callable[[], T], device: torch.device, path: str | Path, metadata: dict[str, Any] | None = None
+    body: Callable[[], T],
+    device: torch.device,
+    path: str | Path,
+    metadata: dict[str, Any] | None = None,
+    with_stack: bool = False,
 ) -> T:
     """Run `body` under the profiler of `device` and write its trace to `path` (`.json` or `.json.gz`).
 
-    `metadata` lands under the file's top-level key `penaltylab`, beside `simulated`. Returns what `body` returns.
+    With `with_stack`, the trace has Python frames, at a cost. `metadata` lands under the file's top-level key `penaltylab`, beside `simulated`. Returns what `body` returns.
     Where `path` cannot be written, InputError is raised before `body` runs. What `body` raises passes through, and
     leaves no file.
     """
     path = check_writable(path)
-    profiler = devices.profiler(device)
+    profiler = devices.profiler(device, with_stack)
     with profiler:
         result = body()
     profiler.export(path, metadata or {})
