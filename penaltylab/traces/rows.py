@@ -58,7 +58,7 @@ class Panel:
     def busy(self, row: Row) -> float:
         """The share of the window in which a row is busy, 0 to 1."""
         begins, ends = np.array([(one.start, one.end) for one in row.blocks]).reshape(-1, 2).T
-        return sum(end - start for start, end in _merged(begins, ends, 0.0, self.length, closed=0.0)) / self.length
+        return sum(end - start for start, end in merged(begins, ends, 0.0, self.length, closed=0.0)) / self.length
 
 
 def panel(analysis: Analysis, steps: tuple[int, int] | None) -> Panel:
@@ -112,7 +112,7 @@ def _host(analysis: Analysis, start: float, end: float, stalls: list[Stall]) -> 
         parts = [(part.start[part.lane == lane], part.end[part.lane == lane])
                  for part in (trace.operators, trace.annotations, trace.runtime)]  # fmt: skip
         begins, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
-        row.blocks = [Block(a, b, RUNNING) for a, b in _merged(begins, ends, start, end)]
+        row.blocks = [Block(a, b, RUNNING) for a, b in merged(begins, ends, start, end)]
     for stall in stalls:
         sort = STALL if stall.kind in STALL_KINDS else WAIT
         begin = max(stall.start_us, start)
@@ -146,7 +146,7 @@ def _kernels(trace: Trace, lane: int, start: float, end: float) -> list[Block]:
         )
         for at in chosen[long].tolist()
     ]
-    blocks += [Block(a, b, KERNEL) for a, b in _merged(begins[~long], ends[~long], start, end)]
+    blocks += [Block(a, b, KERNEL) for a, b in merged(begins[~long], ends[~long], start, end)]
     return sorted(blocks, key=lambda block: block.start)
 
 
@@ -162,7 +162,7 @@ def _copies(analysis: Analysis, start: float, end: float) -> Row:
     return row
 
 
-def _merged(
+def merged(
     begins: Floats, ends: Floats, start: float, end: float, closed: float = 1 / 500
 ) -> list[tuple[float, float]]:
     """The union of intervals within the window; gaps of less than this part of the window are closed."""
@@ -188,6 +188,22 @@ def stream_label(trace: Trace, lane: int) -> str:
     """The stream's own name where the file gives one (`stream 20 forward stream`), else its number."""
     named = _NAMED.fullmatch(trace.lane_names.get(lane, ""))
     return named["name"] if named else f"stream {trace.stream_of(lane)}"
+
+
+def summary(one: Panel) -> str:
+    """What a panel shows, in a line: device, step, stalls, the busiest stream."""
+    stalled = sum(stall.stall_us for stall in one.stalls if stall.kind in STALL_KINDS)
+    parts = [one.trace.device.name]
+    each = max(len(one.marks), 1)
+    if one.marks:
+        parts.append(f"{duration(one.length / each)} a step")
+    share = f"{duration(stalled / each)} a step" if one.marks else f"{duration(stalled)} of {duration(one.length)}"
+    parts.append(f"host stalled by copies {share}" if stalled else "host never stalled by a copy")
+    streams = [row for row in one.rows if row.blocks and row.label not in (HOST, COPIES)]
+    if streams:
+        busiest = max(streams, key=one.busy)
+        parts.append(f"{busiest.label} busy {one.busy(busiest):.0%}")
+    return "   ·   ".join(parts)
 
 
 def duration(us: float) -> str:

@@ -8,7 +8,7 @@ from penaltylab.errors import InputError
 from penaltylab.traces import rows as kinds
 from penaltylab.traces.fold import short_name
 from penaltylab.traces.read import read_trace
-from penaltylab.traces.rows import Block, Panel, duration, panel
+from penaltylab.traces.rows import Block, Panel, panel, summary
 from penaltylab.traces.stalls import analyse
 from penaltylab.traces.trace import Trace
 
@@ -109,7 +109,7 @@ def _draw(axes: "Axes", one: Panel, longest: float, label: str) -> None:
         for block in row.blocks:
             _block(axes, block, y, longest)
     _write(axes, 0, 26, label, above=True, fontsize=10, fontweight="bold")
-    _write(axes, 0, 15, _summary(one), above=True, fontsize=8, color=_TEXT)
+    _write(axes, 0, 15, summary(one), above=True, fontsize=8, color=_TEXT)
     if one.trace.simulated:
         box = {"boxstyle": "square,pad=0.25", "facecolor": _DARK, "edgecolor": "none"}
         axes.text(1.008, 0.5, "SIMULATED", transform=axes.transAxes, rotation=270, fontsize=6.5, fontweight="bold",
@@ -147,21 +147,6 @@ def _block(axes: "Axes", block: Block, y: float, longest: float) -> None:
         name = short_name(block.text)
         text = name if len(name) <= fits else f"{name[: fits - 1]}…"
         _write(axes, middle, y, text, fontsize=7.5, color="white", **centred)
-
-
-def _summary(one: Panel) -> str:
-    stalled = sum(stall.stall_us for stall in one.stalls if stall.kind in kinds.STALL_KINDS)
-    parts = [one.trace.device.name]
-    each = max(len(one.marks), 1)
-    if one.marks:
-        parts.append(f"{duration(one.length / each)} a step")
-    share = f"{duration(stalled / each)} a step" if one.marks else f"{duration(stalled)} of {duration(one.length)}"
-    parts.append(f"host stalled by copies {share}" if stalled else "host never stalled by a copy")
-    streams = [row for row in one.rows if row.blocks and row.label not in (kinds.HOST, kinds.COPIES)]
-    if streams:
-        busiest = max(streams, key=one.busy)
-        parts.append(f"{busiest.label} busy {one.busy(busiest):.0%}")
-    return "   ·   ".join(parts)
 
 
 def _legend(figure: "Figure", panels: list[Panel]) -> None:
