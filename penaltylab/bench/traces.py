@@ -34,7 +34,8 @@ WAYS: Final = {
     ),
     "HolisticTraceAnalysis, load only": (
         "hta",
-        "from hta.common.trace_parser import parse_trace_dataframe; parse_trace_dataframe(sys.argv[1])",
+        "from hta.common.trace_parser import parse_trace_dataframe as parse; "
+        "from hta.configs.parser_config import ParserConfig; parse(sys.argv[1], ParserConfig.get_default_cfg())",
     ),
     "Perfetto trace_processor, load only": (
         "perfetto",
@@ -68,9 +69,10 @@ def _interleaved(jobs: list[tuple[str, str, Path]], events: int, size: int) -> l
     best: dict[str, tuple[float, float]] = {}
     for _ in range(_RUNS):
         for name, program, path in jobs:
-            done = subprocess.run(
-                [sys.executable, "-c", _TIMED.format(program), str(path)], capture_output=True, text=True, check=True
-            )
+            command = [sys.executable, "-c", _TIMED.format(program), str(path)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{name}: {done.stderr.strip().splitlines()[-1]}")
             seconds, peak = (float(word) for word in done.stdout.split()[-2:])
             best[name] = min(best.get(name, (seconds, peak)), (seconds, peak))
     rows = []

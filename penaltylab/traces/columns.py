@@ -87,7 +87,6 @@ class Columns:
         self.names: Codebook = Codebook()
         self.lanes: Codebook = Codebook()
         self.lane_names: dict[int, str] = {}
-        self.process_labels: dict[Any, str] = {}
         self.categories: Counter[str] = Counter()
         self.first = float("inf")
         self.events = self.unusable = self.phaseless = 0
@@ -166,8 +165,6 @@ class Columns:
                 continue
             if event.name == "thread_name":
                 self.lane_names[self.lanes[event.pid, event.tid]] = _text(event.args.name)
-            elif event.name == "process_labels":
-                self.process_labels[event.pid] = _text(event.args.labels)
 
 
 def _text(raw: msgspec.Raw) -> str:

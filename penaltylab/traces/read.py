@@ -50,7 +50,6 @@ def assemble(name: str, columns: Columns, metadata: dict[str, Any], notes: list[
         names=list(columns.names),
         lanes=list(columns.lanes),
         lane_names=columns.lane_names,
-        process_labels=columns.process_labels,
         categories=dict(columns.categories),
         metadata=metadata,
         notes=notes,

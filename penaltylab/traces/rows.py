@@ -12,7 +12,7 @@ from penaltylab.traces.copies import TO_DEVICE
 from penaltylab.traces.stalls import Analysis, Stall
 from penaltylab.traces.trace import Floats, Trace
 
-RUNNING, STALL, WAIT, KERNEL, H2D, D2H, OTHER_COPY, IDLE = range(8)
+RUNNING, STALL, WAIT, KERNEL, H2D, D2H = range(6)
 """Sorts of block. A WAIT is a synchronization that follows no copy: the wait for a result, for one."""
 
 HOST, COPIES = "host", "copies"
@@ -65,8 +65,13 @@ def panel(analysis: Analysis, steps: tuple[int, int] | None) -> Panel:
     """Lay out a run. `steps` are the first and the last step shown; by default up to four from its middle."""
     trace = analysis.trace
     start, end, marks = _window(analysis, steps)
-    stalls = [one for one in analysis.stalls if one.start_us < end and one.start_us + one.stall_us > start]
-    rows = [_host(analysis, start, end, stalls), *_streams(trace, start, end), _copies(analysis, start, end)]
+    host = _host_lane(analysis)
+    stalls = [
+        one
+        for one, lane in zip(analysis.stalls, analysis.lanes, strict=True)
+        if lane == host and one.start_us < end and one.start_us + one.stall_us > start
+    ]
+    rows = [_host(trace, host, start, end, stalls), *_streams(trace, start, end), _copies(analysis, start, end)]
     shown = [row for row in rows if row.blocks] or [Row("nothing to draw")]
     return Panel(trace, start, max(end - start, 1.0), shown, marks, stalls)
 
@@ -102,17 +107,23 @@ def _around_the_longest_stall(analysis: Analysis) -> tuple[float, float]:
     return max(first, longest.start_us - around), min(last, longest.start_us + longest.stall_us + around)
 
 
-def _host(analysis: Analysis, start: float, end: float, stalls: list[Stall]) -> Row:
-    """The busiest host thread: running, stalled by a copy, or waiting for a result."""
+def _host_lane(analysis: Analysis) -> int:
+    """The thread that is drawn: the one that stands still longest, else the one that does most."""
     trace = analysis.trace
+    if analysis.stalls:
+        lost = np.bincount(analysis.lanes, [stall.stall_us for stall in analysis.stalls])
+        return int(lost.argmax())
+    table = trace.runtime if len(trace.runtime) else trace.operators
+    return int(np.bincount(table.lane).argmax()) if len(table) else -1
+
+
+def _host(trace: Trace, lane: int, start: float, end: float, stalls: list[Stall]) -> Row:
+    """A host thread: running, stalled by a copy, or waiting for a result."""
     row = Row(HOST)
-    if len(trace.runtime) or len(trace.operators):
-        table = trace.runtime if len(trace.runtime) else trace.operators
-        lane = np.bincount(table.lane).argmax()
-        parts = [(part.start[part.lane == lane], part.end[part.lane == lane])
-                 for part in (trace.operators, trace.annotations, trace.runtime)]  # fmt: skip
-        begins, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
-        row.blocks = [Block(a, b, RUNNING) for a, b in merged(begins, ends, start, end)]
+    tables = (trace.operators, trace.annotations, trace.runtime)
+    begins = np.concatenate([table.start[table.lane == lane] for table in tables])
+    ends = np.concatenate([table.end[table.lane == lane] for table in tables])
+    row.blocks = [Block(a, b, RUNNING) for a, b in merged(begins, ends, start, end)]
     for stall in stalls:
         sort = STALL if stall.kind in STALL_KINDS else WAIT
         begin = max(stall.start_us, start)
@@ -122,13 +133,17 @@ def _host(analysis: Analysis, start: float, end: float, stalls: list[Stall]) -> 
 
 
 def _streams(trace: Trace, start: float, end: float) -> list[Row]:
-    """A row for each of the busiest streams that run kernels, the schedule stream first, then the forward stream."""
+    lanes = stream_lanes(trace, start, end, _MOST_STREAMS)
+    return [Row(stream_label(trace, lane), _kernels(trace, lane, start, end)) for lane in lanes]
+
+
+def stream_lanes(trace: Trace, start: float, end: float, most: int) -> list[int]:
+    """The busiest streams that run kernels, the schedule stream first, then the forward stream."""
     kernels = trace.gpu.kind == schema.KERNEL
     inside = kernels & (trace.gpu.start < end) & (trace.gpu.end > start)
     lanes, where = np.unique(trace.gpu.lane[inside], return_inverse=True)
     busy = np.bincount(where, trace.gpu.dur[inside], minlength=len(lanes))
-    shown = sorted(lanes[np.argsort(-busy)][:_MOST_STREAMS].tolist(), key=lambda lane: _rank(trace, lane))
-    return [Row(stream_label(trace, lane), _kernels(trace, lane, start, end)) for lane in shown]
+    return sorted(lanes[np.argsort(-busy)][:most].tolist(), key=lambda lane: _rank(trace, lane))
 
 
 def _kernels(trace: Trace, lane: int, start: float, end: float) -> list[Block]:

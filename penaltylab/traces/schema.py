@@ -23,7 +23,6 @@ class Args(msgspec.Struct, gc=False):
     size: Scalar = -1
     call_stack: Scalar = msgspec.field(default=None, name="Call stack")
     name: msgspec.Raw = NOTHING
-    labels: msgspec.Raw = NOTHING
 
 
 class Event(msgspec.Struct, gc=False):

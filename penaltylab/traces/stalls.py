@@ -80,11 +80,17 @@ class _Rows:
 
 
 def find_stalls(trace: "str | Path | IO[bytes] | Trace") -> "pd.DataFrame":
-    """Every host stall of a trace as a DataFrame, one row a stall, the columns those of `Stall`."""
+    """Every host stall of a trace as a DataFrame, one row a stall, the columns those of `Stall`.
+
+    The index of a simulated trace is called SIMULATED, so that no view of the table hides it.
+    """
     import pandas as pd
 
-    stalls = analyse(trace if isinstance(trace, Trace) else read_trace(trace)).stalls
-    return pd.DataFrame([msgspec.structs.asdict(stall) for stall in stalls], columns=list(Stall.__struct_fields__))
+    read = trace if isinstance(trace, Trace) else read_trace(trace)
+    rows = [msgspec.structs.asdict(stall) for stall in analyse(read).stalls]
+    table = pd.DataFrame(rows, columns=list(Stall.__struct_fields__)).astype({"bytes": "Int64", "step": "Int64"})
+    table.index.name = "SIMULATED" if read.simulated else None
+    return table
 
 
 def analyse(trace: Trace) -> Analysis:

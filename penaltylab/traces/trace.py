@@ -69,7 +69,6 @@ class Trace:
     names: list[str]
     lanes: list[tuple[Any, Any]]
     lane_names: dict[int, str]
-    process_labels: dict[Any, str]
     gpu: LinkedSlices
     runtime: LinkedSlices
     syncs: LinkedSlices

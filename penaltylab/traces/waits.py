@@ -78,7 +78,7 @@ def explain(
         lane = _busiest(by_lane)
     covered = float(by_lane[lane][1].sum()) if lane in by_lane else 0.0
     considered = by_lane
-    if own and covered >= length / 2:
+    if own and lane in by_lane and covered >= length / 2:
         considered = {lane: by_lane[lane]}
     elif own and covered:
         considered = {on: found for on, found in by_lane.items() if on == lane or _covers(found, length)}
