@@ -31,9 +31,9 @@ def record_trace(
 ) -> T:
     """Run `body` under the profiler of `device` and write its trace to `path` (`.json` or `.json.gz`).
 
-    With `with_stack`, the trace has Python frames, at a cost. `metadata` lands under the file's top-level key `penaltylab`, beside `simulated`. Returns what `body` returns.
-    Where `path` cannot be written, InputError is raised before `body` runs. What `body` raises passes through, and
-    leaves no file.
+    With `with_stack`, the trace has Python frames, at a cost. `metadata` lands under the file's top-level key
+    `penaltylab`, beside `simulated`. Returns what `body` returns. Where `path` cannot be written, InputError is
+    raised before `body` runs. What `body` raises passes through, and leaves no file.
     """
     path = check_writable(path)
     profiler = devices.profiler(device, with_stack)
