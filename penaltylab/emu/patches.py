@@ -97,10 +97,20 @@ def _reporting(device: Device, method: Callable[..., Any], name: str, writes: bo
         result = method(self, *args, **kwargs)
         if writes:
             with device.clock:
-                host_writes.access(self, name, site, write=True)
+                written = _assigned(self, args[0]) if name == "__setitem__" else self
+                if written is None:
+                    host_writes.look(site, thorough=True)
+                else:
+                    host_writes.access(written, name, site, write=True)
         return result
 
     return wrapper
+
+
+def _assigned(tensor: torch.Tensor, index: Any) -> torch.Tensor | None:
+    """What `tensor[index] = ...` writes; None if no view can show it, so that only changed bytes do."""
+    part: torch.Tensor = torch._C.TensorBase.__getitem__(tensor, index)
+    return part if part.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() else None
 
 
 def _patch_assignment() -> None:

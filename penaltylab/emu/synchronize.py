@@ -61,7 +61,7 @@ class HiddenSyncError(RuntimeError):
         self.sync = sync
 
 
-@dataclass
+@dataclass(eq=False)
 class Guard:
     """What one `forbid_sync` or `record_syncs` block wants."""
 

@@ -57,7 +57,8 @@ def resize_(tensor: Tensor, size: list[int], *, memory_format: torch.memory_form
         return tensor
     options: dict[str, Any] = {} if memory_format is None else {"memory_format": memory_format}
     grown = torch.empty(size, dtype=tensor.dtype, **options)
-    old = to_cpu(tensor).reshape(-1)
+    held = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+    old = to_cpu(tensor.as_strided((held,), (1,)))
     kept = min(old.numel(), grown.numel())
     grown.as_strided((grown.numel(),), (1,))[:kept].copy_(old[:kept])
     set_to(tensor, grown)
