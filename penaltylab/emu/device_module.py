@@ -115,6 +115,18 @@ class _Functions:
     def _is_compiled(self) -> bool:
         return True
 
+    # Graphs
+
+    def is_current_stream_capturing(self) -> bool:
+        """Never."""
+        return False
+
+    def CUDAGraph(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused."""
+        raise RuntimeError("emu: graphs are not emulated; run what they would capture as it is")
+
+    graph = make_graphed_callables = CUDAGraph
+
     # Numbers
 
     def manual_seed(self, seed: int) -> None:

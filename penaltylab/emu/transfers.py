@@ -168,7 +168,7 @@ class Transfers:
                 block.copies.append(device.host_writes.watch(source, queue.stream_id, stamp))
         if not way.device_temporary:
             device.hazards.touch(memory_of(target), extent_of(target), True, queue, stamp, device.clock.now_us)
-        if way.host_temporary or not way.pinned:
+        if way.host_temporary or not (way.pinned or large):
             device.clock.now_us += way.nbytes / machine.host_copy_bytes_per_us
         chunk = 0 if strided else machine.pageable_async_max_bytes
         held = chunk / way.nbytes if not way.pinned and (large or waits) else None

@@ -1,5 +1,6 @@
 """Durations of kernels on a machine with 1e6 bytes a us, 1e6 operations a us (16-bit: 1e7) and a floor of 2 us."""
 
+import itertools
 import types
 from collections.abc import Callable
 
@@ -25,7 +26,7 @@ def test_a_small_kernel_takes_the_floor(logged: Logged) -> None:
 def test_an_elementwise_kernel_takes_its_bytes(logged: Logged) -> None:
     x = torch.zeros(1_000_000, device="emu")
     assert duration(logged(lambda: x + x)) == 4 + 4 + 4
-    assert duration(logged(lambda: x.zero_())) == 4
+    assert duration(logged(x.zero_)) == 4
     assert duration(logged(lambda: x[::2] * 2)) == 2 + 2
 
 
@@ -87,6 +88,6 @@ def test_slices_of_one_stream_never_overlap(module: types.ModuleType, logged: Lo
 
     log = logged(body)
     ops = sorted(log.device_ops, key=lambda op: op.start_us)
-    assert all(a.start_us + a.dur_us <= b.start_us for a, b in zip(ops, ops[1:], strict=False))
+    assert all(a.start_us + a.dur_us <= b.start_us for a, b in itertools.pairwise(ops))
     calls = log.calls
-    assert all(a.start_us + a.dur_us <= b.start_us + 1e-9 for a, b in zip(calls, calls[1:], strict=False))
+    assert all(a.start_us + a.dur_us <= b.start_us + 1e-9 for a, b in itertools.pairwise(calls))
