@@ -35,11 +35,14 @@ class Backward:
         self._forward.clear()
 
     def note(self, queue: Queue) -> None:
-        """An operator runs on the side stream `queue`; its node, if it has one, was numbered just before."""
-        if torch.is_grad_enabled():
-            if len(self._forward) >= _KEPT:
-                self._forward.clear()
-            self._forward[_next_number() - 1] = queue
+        """An operator runs on `queue` with gradients enabled; its node, if it has one, was numbered just before."""
+        number, current = _next_number(), self._device.current
+        if number != current.node_number:
+            current.node_number = number
+            if queue is not self._device.default:
+                if len(self._forward) >= _KEPT:
+                    self._forward.clear()
+                self._forward[number - 1] = queue
 
     def queue(self, node: Any) -> Queue:
         """The stream that the operators of `node` run on."""

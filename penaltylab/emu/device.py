@@ -23,7 +23,12 @@ _POOL = 32
 
 
 class _Current(threading.local):
-    queue: Queue | None = None
+    """A thread's current stream, those it left by entering another, how many nodes of autograd it had made."""
+
+    def __init__(self) -> None:
+        self.queue: Queue | None = None
+        self.left: list[Queue | None] = []
+        self.node_number = 0
 
 
 class Device:

@@ -36,7 +36,7 @@ class Call:
         self.device = device
         self.traits = traits
         self.queue = queue = device.current_queue()
-        if queue is not device.default:
+        if torch.is_grad_enabled():
             device.backward.note(queue)
         self.stamp = device.stamp(queue, device.sites.caller() or device.backward.site, traits.kernel_name)
         self.moved = 0

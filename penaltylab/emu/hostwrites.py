@@ -46,6 +46,11 @@ class InFlight:
         """Whether the copy uses any of the bytes [low, high)."""
         return self.address < high and low < self.address + self.nbytes
 
+    def covers(self, earlier: "InFlight") -> bool:
+        """Whether whoever races with `earlier` races with this later copy of the same stream too."""
+        mine = self.stream_id, self.address, self.nbytes, self.fills
+        return mine == (earlier.stream_id, earlier.address, earlier.nbytes, earlier.fills)
+
     def read(self) -> bytes:
         """What the memory holds now."""
         return ctypes.string_at(self.address, self.nbytes)
@@ -74,6 +79,7 @@ class HostWrites:
         copy = InFlight(stream_id, stamp, address, nbytes, memory.dtype, fills, b"", stamp[1])
         if not fills and nbytes <= WATCHED_BYTES:
             copy.held = copy.read()
+        self.pending = [earlier for earlier in self.pending if not copy.covers(earlier)]
         self.pending.append(copy)
         return copy
 

@@ -24,7 +24,7 @@ _METADATA_ONLY = frozenset([
 ])  # fmt: skip
 _AUGMENTED = ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__iand__", "__ior__", "__ixor__")
 
-READS = ("item", "tolist", "clone", "sum", "__int__", "__float__", "__bool__", "__index__")
+READS = ("item", "tolist", "clone", "__int__", "__float__", "__bool__", "__index__")
 """Methods that report a read of pinned memory which a copy may not have filled yet."""
 
 

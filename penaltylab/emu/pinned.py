@@ -39,6 +39,12 @@ class PinnedBlock:
     copies: "list[InFlight]" = field(default_factory=list)
     memory: Allocation = field(default_factory=Allocation)
 
+    def use(self, queue: "Queue", copy: "InFlight") -> None:
+        """`copy` on `queue` uses the block."""
+        self.queues.add(queue)
+        self.copies = [earlier for earlier in self.copies if not copy.covers(earlier)]
+        self.copies.append(copy)
+
     def __del__(self) -> None:
         self.pool.release(self)
 

@@ -16,7 +16,6 @@ class Stream(torch.Stream):
 
     _device: Device
     _queue: Queue
-    _entered: list[Queue | None]
 
     def __new__(
         cls, device: Any = None, priority: int = 0, *, of: Device | None = None, queue: Queue | None = None
@@ -29,7 +28,7 @@ class Stream(torch.Stream):
             of = runtime().device
         queue = queue or of.new_queue(priority)
         self = super().__new__(cls, stream_id=queue.stream_id, device_index=0, device_type=_PRIVATE_USE_1)
-        self._device, self._queue, self._entered = of, queue, []
+        self._device, self._queue = of, queue
         return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -90,12 +89,13 @@ class Stream(torch.Stream):
 
     def __enter__(self) -> "Stream":
         current = self._device.current
-        self._entered.append(current.queue)
+        current.left.append(current.queue)
         current.queue = self._queue
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._device.current.queue = self._entered.pop()
+        current = self._device.current
+        current.queue = current.left.pop()
 
     def __reduce__(self) -> Any:
         raise TypeError("emu: a Stream cannot be pickled or copied")

@@ -164,8 +164,7 @@ class Transfers:
         if block is not None:
             device.hazards.touch(block.memory, extent_of(source), False, queue, stamp, device.clock.now_us)
             if non_blocking:
-                block.queues.add(queue)
-                block.copies.append(device.host_writes.watch(source, queue.stream_id, stamp))
+                block.use(queue, device.host_writes.watch(source, queue.stream_id, stamp))
         if not way.device_temporary:
             device.hazards.touch(memory_of(target), extent_of(target), True, queue, stamp, device.clock.now_us)
         if way.host_temporary or not (way.pinned or large):
@@ -194,8 +193,7 @@ class Transfers:
         if block is not None:
             device.hazards.touch(block.memory, extent_of(target), True, queue, stamp, device.clock.now_us)
             if non_blocking:
-                block.queues.add(queue)
-                block.copies.append(device.host_writes.watch(target, queue.stream_id, stamp, fills=True))
+                block.use(queue, device.host_writes.watch(target, queue.stream_id, stamp, fills=True))
         blocked = self._memcpy(queue, stamp, site, "DtoH", way.pinned, way.nbytes, None if way.pinned else 0.0)
         if not way.pinned:
             device.know(queue.order)

@@ -48,3 +48,11 @@ def test_grad_of_grad(module: types.ModuleType) -> None:
     (first,) = torch.autograd.grad(x**3, x, create_graph=True)
     (second,) = torch.autograd.grad(first, x)
     assert (first.tolist(), second.tolist()) == ([27], [18])
+
+
+def test_work_without_a_gradient_on_a_side_stream_takes_no_node_along(module: types.ModuleType, logged: Logged) -> None:
+    x = torch.ones(2, device="emu", requires_grad=True)
+    loss = (x * x).sum()
+    with module.Stream():
+        torch.zeros(2, device="emu") + 1
+    assert {op.stream for op in logged(loss.backward).device_ops} == {7}

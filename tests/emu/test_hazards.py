@@ -265,6 +265,15 @@ def test_after_a_wait_the_buffer_is_free(module: types.ModuleType, wait: str) ->
     assert emu.hazards() == []
 
 
+def test_a_buffer_that_is_copied_again_and_again_is_watched_once(module: types.ModuleType) -> None:
+    host = torch.tensor([1, 2, 3], pin_memory=True)
+    for _ in range(10):
+        enqueue(host)
+    assert len(emu.runtime().device.host_writes.pending) == 1
+    host.fill_(5)
+    assert kinds() == ["host-write"]
+
+
 def test_pageable_memory_is_staged_and_may_be_overwritten(module: types.ModuleType) -> None:
     host = torch.tensor([1, 2, 3])
     ids = enqueue(host)

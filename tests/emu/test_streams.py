@@ -103,6 +103,24 @@ def test_each_thread_has_its_own_current_stream(module: types.ModuleType) -> Non
     assert seen == [7]
 
 
+def test_one_stream_can_be_entered_by_two_threads_at_once(module: types.ModuleType) -> None:
+    stream, entered, leave = module.Stream(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with stream:
+            entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    with module.Stream() as outer:
+        thread.start()
+        entered.wait(10)
+        with stream:
+            leave.set()
+            thread.join()
+        assert module.current_stream() == outer
+
+
 def test_threads_that_enqueue_at_once_lose_nothing(module: types.ModuleType) -> None:
     def work(stream: torch.Stream) -> None:
         with module.stream(stream):
