@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any, Final
 LARGE_MB: Final = 290
 _RUNS = 3
 _SEED_TRACE = "a100-trace-diff-control.json.gz"
+_SEED_STEPS = 2000
 _ID_STRIDE = 10**7
 
 _OURS = "from penaltylab.traces.findings import inspect_trace; inspect_trace(sys.argv[1])"
@@ -42,9 +44,10 @@ WAYS: Final = {
         "from perfetto.trace_processor import TraceProcessor; TraceProcessor(trace=sys.argv[1]).close()",
     ),
 }
+# VmHWM is the peak of this program; ru_maxrss would count what the parent held when it forked.
 _TIMED = (
-    "import os, resource, sys, time; import penaltylab.traces.read; begin = time.perf_counter(); {}; "
-    "print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    "import re, sys, time; import penaltylab.traces.findings; begin = time.perf_counter(); {}; "
+    "print(time.perf_counter() - begin, int(re.search('VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1]) / 1024)"
 )
 
 
@@ -54,8 +57,8 @@ def run(megabytes: int = LARGE_MB) -> list[dict[str, Any]]:
         large, quarter, packed = (Path(folder, name) for name in ("large.json", "quarter.json", "large.json.gz"))
         events = write_large(large, megabytes << 20)
         write_large(quarter, megabytes << 18)
-        with gzip.open(packed, "wb", compresslevel=1) as file:
-            file.write(large.read_bytes())
+        with gzip.open(packed, "wb", compresslevel=1) as file, large.open("rb") as text:
+            shutil.copyfileobj(text, file, 1 << 20)
         present = {name: program for name, (package, program) in WAYS.items() if find_spec(package)}
         jobs = [(name, program, large) for name, program in present.items()]
         jobs += [("inspect, from .gz", _OURS, packed), ("inspect, a quarter of it", _OURS, quarter)]
@@ -138,7 +141,7 @@ def _seed() -> dict[str, Any]:
     if shared.is_file():
         document: dict[str, Any] = json.loads(gzip.decompress(shared.read_bytes()))
         return document
-    return {"schemaVersion": 1, "traceEvents": list(_decode_loop(2000))}
+    return {"schemaVersion": 1, "traceEvents": list(_decode_loop(_SEED_STEPS))}
 
 
 def _decode_loop(steps: int) -> Iterator[dict[str, Any]]:
