@@ -36,8 +36,8 @@ def register_autocast() -> list[torch.library.Library]:
     every.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     aten = torch.library.Library("aten", "IMPL")
     for names, dtype_of in ((_LOW, _low), (_SINGLE, _single), (_WIDEST, _widest)):
-        for name in names:
-            aten.impl(name, _casting(overload(name), dtype_of), "AutocastPrivateUse1")
+        for name in filter(torch._C._dispatch_has_kernel, (f"aten::{name}" for name in names)):
+            aten.impl(name, _casting(overload(name.removeprefix("aten::")), dtype_of), "AutocastPrivateUse1")
     return [every, aten]
 
 

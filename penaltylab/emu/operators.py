@@ -44,8 +44,17 @@ def _repeat_interleave(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | N
     return None if kwargs.get("output_size") is not None else "data-dependent-shape"
 
 
+def _multinomial(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    replacement = args[2] if len(args) > 2 else kwargs.get("replacement", False)
+    return None if replacement and args[1] > 1 else "checked-values"
+
+
+def _histc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    low, high = args[2:4] if len(args) > 3 else (0, 0)
+    return "checked-values" if low == high else None  # the range of the data is to be found
+
+
 _SHAPE = _always("data-dependent-shape")
-_VALUES = _always("checked-values")
 
 SYNC_RULES: dict[str, SyncRule] = {
     "nonzero": _always("nonzero"),
@@ -65,13 +74,14 @@ SYNC_RULES: dict[str, SyncRule] = {
     "masked_fill_": _value(2),
     "index_fill": _value(3),
     "index_fill_": _value(3),
-    "equal": _VALUES,
-    "multinomial": _VALUES,
-    "_linalg_check_errors": _VALUES,
+    "equal": _always("checked-values"),
+    "multinomial": _multinomial,
+    "histc": _histc,
     "embedding_renorm_": _SHAPE,
-    "histc": _VALUES,
 }
-"""By operator name, overloads alike. Sources: `aten/src/ATen/native/cuda`, of PyTorch 2.x."""
+"""By operator name, overloads alike: where PyTorch's CUDA kernels (`aten/src/ATen/native` and `native/cuda`) call
+`item()`, `nonzero()` or `.to(device)`, or wait for a count. Operators that PyTorch composes of these need no rule here.
+"""
 
 COUNTED = frozenset({"nonzero", "boolean-index", "data-dependent-shape", "checked-values"})
 """Kinds where a kernel first computes what the host then waits for."""

@@ -35,7 +35,7 @@ def register_kernels(device: Device) -> list[torch.library.Library]:
     def add(name: str, kernel: Callable[..., Any], key: str = "PrivateUse1") -> None:
         aten.impl(name, kernel, key)
 
-    for name in NATIVE:
+    for name in filter(_has_cpu_kernel, NATIVE):
         add(name, native_kernel(device, overload(name)))
     add("resize_", resize_)
     add("_copy_from", transfers.copy_from)
@@ -104,6 +104,11 @@ def _bits_fall_through() -> list[torch.library.Library]:
                 library.impl(name, torch.library.fallthrough_kernel, key)
             libraries.append(library)
     return libraries
+
+
+def _has_cpu_kernel(name: str) -> bool:
+    """Whether `name` may be run at the CPU key: PyTorch ends the process where it has no kernel there."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CPU")
 
 
 def _direct() -> Iterator[str]:

@@ -33,6 +33,7 @@ HIDDEN: dict[str, tuple[str, Body]] = {
     "bincount": ("data-dependent-shape", lambda x, mask, index: index.bincount()),
     "equal": ("checked-values", lambda x, mask, index: torch.equal(x, x)),
     "multinomial": ("checked-values", lambda x, mask, index: torch.multinomial(x, 1)),
+    "histc": ("checked-values", lambda x, mask, index: x.histc(4)),
     "masked_fill with a device scalar": ("item", lambda x, mask, index: x.masked_fill_(mask, x.sum())),
     "a large pageable copy": (
         "pageable-h2d",
@@ -56,6 +57,8 @@ FREE: dict[str, Body] = {
     "pinned, non-blocking": lambda x, mask, index: torch.zeros(3, pin_memory=True).to("emu", non_blocking=True),
     "to the host, non-blocking": lambda x, mask, index: x.to("cpu", non_blocking=True),
     "sort and topk": lambda x, mask, index: (x.sort(), x.topk(2), x.cumsum(0)),
+    "multinomial with replacement": lambda x, mask, index: torch.multinomial(x, 2, replacement=True),
+    "histc of a given range": lambda x, mask, index: x.histc(4, 0, 1),
     "a host scalar": lambda x, mask, index: x * torch.tensor(2.0),
 }
 
