@@ -39,4 +39,4 @@ def test_reading_is_fast_bounded_and_grows_with_the_file() -> None:
     assert rows["json and the same analysis"]["times_inspect"] > 3
     assert rows["inspect, from .gz"]["times_inspect"] < 2
     assert inspect["peak_MiB"] * 2**20 < 60e6 + 64 * inspect["events"]
-    assert 3.2 < inspect["seconds"] / quarter["seconds"] < 5.0
+    assert inspect["seconds"] < 1.15 * 4 * quarter["seconds"]
