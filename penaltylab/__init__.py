@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penaltylab.study.recording import record as record
     from penaltylab.traces.stalls import find_stalls as find_stalls
     from penaltylab.traces.timeline import plot_timelines as plot_timelines
+    from penaltylab.widgets.notebook import timeline as timeline
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,7 @@ _WHERE = {
     "read_trace": "penaltylab.traces.read",
     "find_stalls": "penaltylab.traces.stalls",
     "plot_timelines": "penaltylab.traces.timeline",
+    "timeline": "penaltylab.widgets.notebook",
 }
 _MODULES = {"emu", "devices"}
 
