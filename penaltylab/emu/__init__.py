@@ -2,6 +2,15 @@
 
 Registered on first use; changes nothing for other devices. It claims ordering, blocking, hazards and values under a
 stated cost model (`data/machines/`), never the speed of a GPU.
+
+Modelled: streams and events, launch latency and gaps, two copy engines beside the kernels, pageable and pinned copies
+(`transfers`), the caching allocator of pinned memory (`pinned`), hidden synchronizations (`operators`), backward passes
+on their forward's streams (`backward`), happens-before between streams and host (`hazards`, `hostwrites`).
+
+Not modelled: contention between kernels of different streams, which overlap freely; caches and occupancy; the memory
+allocator of the device, so that nothing runs out and freed memory is never given out again; random numbers of the
+device's own, which come from the CPU's generator; more than one device; CUDA graphs and `torch.compile`, which are
+refused; the legacy default stream's implicit order, which PyTorch's streams do not have either.
 """
 
 from collections.abc import Collection

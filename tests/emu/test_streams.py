@@ -1,3 +1,4 @@
+import contextlib
 import threading
 import types
 
@@ -175,8 +176,8 @@ def test_torch_stream_and_event_are_ours_on_this_device(module: types.ModuleType
 
 
 def test_torch_stream_and_event_of_another_device_are_pytorchs(module: types.ModuleType) -> None:
-    with pytest.raises((RuntimeError, ValueError)):
-        torch.Event(device="cuda").record()
+    with contextlib.suppress(RuntimeError, ValueError):  # some builds refuse, others make one that is never used
+        assert not isinstance(torch.Event(device="cuda"), module.Event)
     assert not isinstance(torch.cuda.Stream, module.Stream)
     with pytest.raises(RuntimeError, match="not made from an id"):
         torch.Stream(stream_id=3, device_index=0, device_type=20)
