@@ -17,6 +17,23 @@ def assign(row: Ints, start: Ints, end: Ints) -> NDArray[np.int32]:
     return lane
 
 
+def late(row: Ints, start: Ints, end: Ints) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Slices that must be written later than they stand in the file, and the place of every slice when sorted.
+
+    Viewers take slices of one row that start together in the order of the file, and drop a longer one behind a shorter.
+    """
+    order = np.lexsort((-end, start, row))
+    place = np.empty(len(order), np.intp)
+    place[order] = np.arange(len(order))
+    together = (np.diff(row[order]) == 0) & (np.diff(start[order]) == 0)
+    group = np.append(0, np.cumsum(~together)) if len(order) else np.zeros(0, np.intp)
+    wrong = np.zeros(len(order), bool)
+    wrong[group[1:][together & (np.diff(order) < 0)]] = True
+    found = np.zeros(len(order), bool)
+    found[order] = wrong[group]
+    return found, place
+
+
 def _assign_row(starts: list[int], ends: list[int]) -> list[int]:
     """Each slice goes to the first lane whose open slices all end before it starts or not before it ends."""
     open_ends: list[list[int]] = []

@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from penaltylab.errors import InputError
 from penaltylab.traces.chunks import Pieces
 from penaltylab.traces.columns import Codebook
-from penaltylab.traces.lanes import assign
+from penaltylab.traces.lanes import assign, late
 from penaltylab.traces.read import read_trace
 from penaltylab.traces.schema import WholeEvent
 from penaltylab.traces.sources import blocks
@@ -21,9 +22,9 @@ from penaltylab.traces.stalls import analyse
 from penaltylab.traces.trace import Trace
 from penaltylab.traces.write import check_writable, opened
 
-_LANE_TID: Final = 1 << 30
-_MOST_LANES: Final = 1000
+_MOVED_TID: Final = 1 << 30
 _LONGEST_US: Final = 9e15
+_EXACT_US: Final = 2.0**43
 
 
 def export_for_perfetto(
@@ -47,7 +48,8 @@ def export_for_perfetto(
         InputError: the trace cannot be read, `out` cannot be written, or the window or the steps are not in the trace.
     """
     path = check_writable(out)
-    crop = _Crop(source, *_window(read_trace(source), window_us, steps))
+    trace = read_trace(source)
+    crop = _Crop(source, *_window(trace, window_us, steps), _base(trace))
     layout = _Layout.of(crop)
     with opened(path) as file:
         file.write(b'{"traceEvents": [')
@@ -56,7 +58,7 @@ def export_for_perfetto(
             file.write(separator + msgspec.json.encode(event))
             separator = b",\n"
         file.write(b"\n]")
-        for key, value in crop.metadata.items():
+        for key, value in (crop.metadata | _clock(crop.metadata, crop.base)).items():
             file.write(b",\n" + msgspec.json.encode(str(key)) + b": " + msgspec.json.encode(value))
         file.write(b"}\n")
     return path
@@ -79,13 +81,25 @@ def _window(trace: Trace, window_us: tuple[float, float] | None, steps: tuple[in
     return begin + trace.origin_us, end + trace.origin_us
 
 
+def _base(trace: Trace) -> int:
+    """What is taken off all times: viewers count ns, and of those since the epoch a double holds only every 256th."""
+    return int(trace.origin_us // 1) if abs(trace.origin_us) > _EXACT_US else 0
+
+
+def _clock(metadata: dict[str, Any], base: int) -> dict[str, Any]:
+    """The top-level key that says when time 0 is, moved with the times."""
+    known = metadata.get("baseTimeNanoseconds", 0)
+    return {"baseTimeNanoseconds": known + base * 1000} if base and isinstance(known, int) else {}
+
+
 @dataclass(slots=True)
 class _Crop:
-    """The events of a file that touch a window, as often as they are asked for."""
+    """The events of a file that touch a window, as often as they are asked for; their times count from `base`."""
 
     source: str | Path
     begin: float
     end: float
+    base: int
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def events(self) -> Iterator[WholeEvent]:
@@ -93,6 +107,7 @@ class _Crop:
         for piece in pieces:
             for event in piece:
                 if isinstance(event, WholeEvent) and self._keep(event):
+                    event.ts -= self.base if event.ph != "M" else 0
                     yield event
         self.metadata = pieces.metadata
 
@@ -114,12 +129,15 @@ class _Crop:
 
 @dataclass(slots=True)
 class _Layout:
-    """Which lane each slice goes to, in the order of the file, and how far all times move."""
+    """Of each slice, in the order of the file, its lane and when it is written; and how far all times move."""
 
     rows: Codebook
     row: NDArray[np.int64]
     lane: NDArray[np.int32]
+    late: NDArray[np.bool_]
+    place: NDArray[np.intp]
     shift: float
+    moved: dict[tuple[Any, Any, int], int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, crop: _Crop) -> "_Layout":
@@ -134,33 +152,37 @@ class _Layout:
             if event.ph != "M":
                 first = min(first, event.ts)
         columns = [np.array(column, np.int64) for column in (row, begin, end)]
-        return cls(rows, columns[0], assign(*columns), -first)
+        return cls(rows, columns[0], assign(*columns), *late(*columns), -first)
 
     def events(self, crop: _Crop) -> Iterator[dict[str, Any]]:
         names: dict[tuple[Any, Any], str] = {}
-        lanes = iter(self.lane.tolist())
+        slices = iter(zip(self.lane.tolist(), self.late.tolist(), self.place.tolist(), strict=True))
+        behind: list[tuple[int, dict[str, Any]]] = []
         for event in crop.events():
-            if event.ph == "X" and (lane := next(lanes)):
-                event.tid = self._lane_tid(self.rows[event.pid, event.tid], lane)
+            lane, is_late, place = next(slices) if event.ph == "X" else (0, False, 0)
             if event.ph == "M" and event.name == "thread_name" and isinstance(event.args, dict):
                 names[event.pid, event.tid] = str(event.args.get("name") or "").strip()
             if event.ph != "M":
                 event.ts += self.shift
-            yield _plain(event)
-        yield from self._lane_names(names)
+            event.tid = self._tid(event.pid, event.tid, lane)
+            if is_late:
+                behind.append((place, _plain(event)))
+            else:
+                yield _plain(event)
+        yield from (event for _, event in sorted(behind, key=lambda pair: pair[0]))
+        for (pid, tid, lane), moved in self.moved.items():
+            name = names.get((pid, tid)) or str(tid)
+            name = f"{name} (crossing slices {lane})" if lane else name
+            yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": moved, "ts": 0, "args": {"name": name}}
 
-    def _lane_names(self, names: dict[tuple[Any, Any], str]) -> Iterator[dict[str, Any]]:
-        known = list(self.rows)
-        for row, lane in sorted(set(zip(self.row.tolist(), self.lane.tolist(), strict=True))):
-            if lane:
-                pid, tid = known[row]
-                name = f"{names.get((pid, tid)) or tid} (crossing slices {lane})"
-                yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": self._lane_tid(row, lane), "ts": 0,
-                       "args": {"name": name}}  # fmt: skip
-
-    @staticmethod
-    def _lane_tid(row: int, lane: int) -> int:
-        return _LANE_TID + row * _MOST_LANES + lane
+    def _tid(self, pid: Any, tid: Any, lane: int) -> Any:
+        """The thread id to write: another one for a lane, and for one that Perfetto takes for the process itself."""
+        if lane == 0 and not (isinstance(tid, int) and not 0 <= tid < 1 << 32):
+            return tid
+        if (pid, tid, lane) not in self.moved:
+            used = {known for _, known in self.rows} | set(self.moved.values())
+            self.moved[pid, tid, lane] = next(number for number in count(_MOVED_TID) if number not in used)
+        return self.moved[pid, tid, lane]
 
 
 def _plain(event: WholeEvent) -> dict[str, Any]:

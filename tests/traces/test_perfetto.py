@@ -65,6 +65,17 @@ def test_nested_and_adjacent_slices_stay_on_their_row() -> None:
     assert assign(row[:0], row[:0], row[:0]).tolist() == []
 
 
+def test_of_slices_that_start_together_the_longest_is_written_first(tmp_path: Path) -> None:
+    events = [
+        kernel("child", 10, 5, 1),
+        kernel("other", 20, 5, 2),
+        kernel("parent", 10, 9, 3),
+        kernel("only", 30, 5, 4),
+    ]
+    names = [event["name"] for event in exported(tmp_path, document(events))["traceEvents"]]
+    assert names == ["other", "only", "parent", "child"]
+
+
 def test_a_trace_in_order_keeps_its_findings(tmp_path: Path) -> None:
     loop = [
         one
@@ -109,6 +120,23 @@ def test_negative_times_are_moved_and_damage_is_mended(tmp_path: Path) -> None:
     kept = exported(tmp_path, broken[:-1])["traceEvents"]
     assert [event["name"] for event in kept] == ["a", r"C:\q"]
     assert kept[0]["args"] == {"cbid": 1, "correlation": 1, "rate": None}
+
+
+def test_times_since_the_epoch_are_moved_where_a_double_holds_every_nanosecond(tmp_path: Path) -> None:
+    start = 1_683_564_901_550_121
+    events = [kernel("outer", start, 10, 1), kernel("inner", start + 1, 9, 2)]
+    kept = exported(tmp_path, document(events))
+    assert [(event["ts"], event["tid"]) for event in kept["traceEvents"]] == [(0, 7), (1, 7)]
+    assert kept["baseTimeNanoseconds"] == start * 1000
+
+
+def test_thread_ids_that_perfetto_cannot_hold_are_moved_with_their_names(tmp_path: Path) -> None:
+    events = [call("a", 0, 5, 1, tid=-1107294656), call("b", 3, 5, 2), thread(100, -1107294656, "autograd")]
+    kept = exported(tmp_path, document(events))["traceEvents"]
+    first, second, *named = kept
+    assert first["tid"] == 1 << 30
+    assert second["tid"] == 100
+    assert {event["tid"]: event["args"]["name"] for event in named} == {1 << 30: "autograd"}
 
 
 def test_everything_that_a_viewer_shows_is_kept(tmp_path: Path) -> None:
