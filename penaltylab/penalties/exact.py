@@ -14,7 +14,7 @@ import torch
 from penaltylab.devices import is_pin_memory_available
 from penaltylab.engine.request import Req
 from penaltylab.penalties.min_new_tokens import padded_stop_ids
-from penaltylab.penalties.sparse import SPARSE_COST
+from penaltylab.penalties.sparse import sparse_when
 
 
 class SlotPenalties:
@@ -103,7 +103,9 @@ class SlotPenalties:
     def _ids(self, slots: torch.Tensor, seen: int, drafts: torch.Tensor | None) -> torch.Tensor:
         """The ids at which a penalty can apply (batch, n); all of the vocabulary where that is cheaper."""
         most = seen + (0 if drafts is None else drafts.shape[1])
-        if self.apply == "dense" or (self.apply == "auto" and SPARSE_COST * most > self.vocab_size):
+        if self.apply == "dense" or (
+            self.apply == "auto" and most > sparse_when(self.vocab_size, self.device.type).at_most
+        ):
             return torch.arange(self.vocab_size, device=self.device).expand(len(slots), -1)
         history = self.history[slots, :seen]
         return history if drafts is None else torch.cat([history, drafts], dim=1)

@@ -9,11 +9,12 @@ import torch
 
 from penaltylab.devices import is_pin_memory_available
 from penaltylab.penalties.frequency import BatchedFrequencyPenalizer
+from penaltylab.penalties.history import History
 from penaltylab.penalties.min_new_tokens import BatchedMinNewTokensPenalizer, padded_stop_ids
 from penaltylab.penalties.penalizer import BatchedPenalizer
 from penaltylab.penalties.presence import BatchedPresencePenalizer
 from penaltylab.penalties.repetition import BatchedRepetitionPenalizer, apply_scaling_penalties
-from penaltylab.penalties.sparse import History, SparsePenalties
+from penaltylab.penalties.sparse import ALWAYS, SparsePenalties, sparse_when
 
 if TYPE_CHECKING:
     from penaltylab.engine.batch import ScheduleBatch
@@ -58,7 +59,7 @@ class BatchedPenalizerOrchestrator:
                 penalizer.prepare()
                 self.is_required = True
         self.apply_mode = apply
-        self.history = History(self) if apply != "dense" and self.is_required else None
+        self.history = self._history() if apply != "dense" and self.is_required else None
 
     def reqs(self) -> list[Req]:
         """The requests of the batch, in the order of the rows."""
@@ -71,21 +72,18 @@ class BatchedPenalizerOrchestrator:
         if self.history is not None:
             self.history.append(self, output_ids)
 
-    def accumulate_additive_penalties(self, penalties: torch.Tensor, ids: torch.Tensor | None = None) -> None:
-        """Add all additive penalties to `penalties`, shape (batch, vocab) or that of `ids` (batch, n), in place."""
+    def accumulate_additive_penalties(self, penalties: torch.Tensor) -> None:
+        """Add all additive penalties to `penalties`, shape (batch, vocab), in place."""
         for penalizer in self.penalizers.values():
             if not penalizer.is_multiplicative:
-                penalizer.apply(penalties, ids)
+                penalizer.apply(penalties)
 
-    def accumulate_scaling_penalties(self, ids: torch.Tensor | None = None) -> torch.Tensor | None:
-        """The product of all multiplicative penalties as a new tensor, shaped as above; None if there is none."""
-        active = [p for p in self.penalizers.values() if p.is_multiplicative and p.is_prepared]
-        if not active:
-            return None
-        penalties = self.full(1.0) if ids is None else torch.ones(ids.shape, device=self.device)
-        for penalizer in active:
-            penalizer.apply(penalties, ids)
-        return penalties
+    def accumulate_scaling_penalties(self) -> torch.Tensor | None:
+        """The multiplicative penalty, (batch, vocab), as a new tensor; None where no request has one."""
+        for penalizer in self.penalizers.values():
+            if isinstance(penalizer, BatchedRepetitionPenalizer) and penalizer.is_prepared:
+                return penalizer.cumulated_repetition_penalties.clone()
+        return None
 
     def apply(self, logits: torch.Tensor, repeat: int = 1) -> None:
         """Penalise `logits`, shape (batch * repeat, vocab), in place: the additive sum first, then the scaling."""
@@ -114,7 +112,7 @@ class BatchedPenalizerOrchestrator:
             else:
                 penalizer.teardown()
         if self.history is not None:
-            self.history.filter(keep_indices)
+            self.history.filter(self, keep_indices)
 
     def merge(self, theirs: BatchedPenalizerOrchestrator) -> None:
         """Append the rows of `theirs`.
@@ -127,8 +125,8 @@ class BatchedPenalizerOrchestrator:
         for cls, penalizer in theirs.penalizers.items():
             self.penalizers[cls].merge(penalizer)
         if self.apply_mode != "dense":
-            self.history = self.history or History(self)
-            self.history.merge(theirs.history or History(theirs))
+            self.history = self.history or self._history()
+            self.history.merge(self, theirs.history or theirs._history())
 
     def release(self) -> None:
         """Drop all state."""
@@ -139,9 +137,11 @@ class BatchedPenalizerOrchestrator:
 
     def sparse_penalties(self) -> SparsePenalties | None:
         """This launch's penalties at the ids where they can apply; None where all of the vocabulary is cheaper."""
-        if self.history is None or (self.apply_mode == "auto" and not self.history.is_short(self.vocab_size)):
-            return None
-        return self.history.snapshot(self)
+        return None if self.history is None else self.history.penalties(self)
+
+    def _history(self) -> History:
+        auto = self.apply_mode == "auto"
+        return History(self, sparse_when(self.vocab_size, self.device.type) if auto else ALWAYS)
 
     def full(self, value: float) -> torch.Tensor:
         """A new (batch, vocab) float32 tensor of `value`."""
