@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penaltylab.engine.run import decode as decode
     from penaltylab.params import Params as Params
-    from penaltylab.traces.read import read_trace as read_trace
     from penaltylab.study.recording import record as record
+    from penaltylab.traces.read import read_trace as read_trace
     from penaltylab.traces.stalls import find_stalls as find_stalls
     from penaltylab.traces.timeline import plot_timelines as plot_timelines
     from penaltylab.widgets.notebook import timeline as timeline
