@@ -82,6 +82,11 @@ def syncs() -> list[Sync]:
     return list(runtime().device.syncs.found)
 
 
+def copies() -> int:
+    """How many copies between host and device, or on the device, were enqueued since `configure`."""
+    return runtime().device.copies
+
+
 def pinned_stats() -> PinnedStats:
     """Hits and misses of the pinned allocator since `configure`."""
     return runtime().device.pinned.stats()

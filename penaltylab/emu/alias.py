@@ -26,7 +26,7 @@ Tensor = torch.Tensor
 
 
 def to_emu(tensor: Tensor) -> Tensor:
-    """A device tensor over the memory of the CPU tensor `tensor`, which must belong to nobody else."""
+    """A device tensor over the memory of the CPU tensor `tensor`, which must be nobody else's and want no gradient."""
     return adopt(tensor)[0]
 
 
@@ -38,8 +38,6 @@ def adopt(tensor: Tensor) -> tuple[Tensor, Allocation]:
     """
     if tensor.layout is not torch.strided:
         raise NotImplementedError(f"emu: no tensors of layout {tensor.layout}, only torch.strided")
-    if tensor.requires_grad:
-        tensor = tensor.detach()
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_conj().resolve_neg()
     capsule = _to_dlpack(tensor)
@@ -48,9 +46,7 @@ def adopt(tensor: Tensor) -> tuple[Tensor, Allocation]:
     memory = Allocation()
     memory.alias = tensor
     memory.shape, memory.stride, memory.dtype = result.shape, result.stride(), tensor.dtype
-    low = result.data_ptr()
-    memory.nbytes = nbytes = result.nbytes
-    memory.extent = (low, low + nbytes, None) if result.is_contiguous() else extent_of(result)
+    memory.nbytes = result.nbytes
     result.untyped_storage()._emu = memory
     return result, memory
 

@@ -64,6 +64,7 @@ class Device:
             self.know(queue.order)
         self._created = {-1: 0, 0: 0}
         self.h2d, self.d2h = CopyEngine(), CopyEngine()
+        self.copies = 0
         self.syncs.found = []
         self.hazards.found = []
         self.host_writes.reset()
@@ -145,6 +146,7 @@ class Device:
         Returns for how long it blocked.
         """
         machine, clock, recorder = self.machine, self.clock, self.recorder
+        self.copies += 1
         called = clock.now_us
         ready = max(called + machine.launch_to_start_us, queue.tail_us + machine.kernel_gap_us)
         start = engine.reserve(ready, dur_us, called) if engine is not None else ready

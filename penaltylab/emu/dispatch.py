@@ -18,6 +18,7 @@ from penaltylab.emu.alias import (
 )
 from penaltylab.emu.costs import is_half, kernel_us
 from penaltylab.emu.device import Device
+from penaltylab.emu.hazards import WHOLE
 from penaltylab.emu.operators import COUNTED, SENT, Traits, traits_of
 from penaltylab.emu.transfers import Transfers
 
@@ -44,30 +45,36 @@ class Call:
 
     def tensor(self, x: Tensor, write: bool, indirect: bool = False, fixed: bool = False) -> Tensor:
         """The CPU alias of an argument, its access noted."""
-        if x.is_cpu:
-            if x.dim() and not self.traits.takes_cpu:
-                raise RuntimeError(
-                    "Expected all tensors to be on the same device, but found at least two devices, emu:0 and cpu! "
-                    f"({self.traits.name})"
-                )
-            return x
-        memory = memory_of(x)
+        try:
+            memory = x.untyped_storage()._emu  # type: ignore[attr-defined]
+        except AttributeError:
+            if x.is_cpu:
+                return self._host(x)
+            memory = memory_of(x)
         if is_whole(x, memory) and not fixed:
-            alias: Tensor = memory.alias  # type: ignore[assignment]
-            extent, nbytes = memory.extent, memory.nbytes
+            alias, extent, nbytes = memory.alias, WHOLE, memory.nbytes
         else:
             alias = fixed_alias(x) if fixed else to_cpu(x)
             extent, nbytes = extent_of(x), x.nbytes
         if not indirect:
             self.moved += nbytes
-        device, queue, stamp = self.device, self.queue, self.stamp
-        if memory.queue is queue and not memory.shared:
-            low, high, gaps = extent
-            (memory.writes if write else memory.reads)[queue.stream_id, low, high, gaps] = stamp
+        queue = self.queue
+        if memory.queue is queue and not memory.shared and extent is WHOLE:
+            (memory.writes if write else memory.reads)[queue.stream_id, *WHOLE] = self.stamp
         else:
-            device.hazards.touch(memory, extent, write, queue, stamp, device.clock.now_us)
+            device = self.device
+            device.hazards.touch(memory, extent, write, queue, self.stamp, device.clock.now_us)
         self.pairs.append((x, alias))
         return alias
+
+    def _host(self, x: Tensor) -> Tensor:
+        """A host tensor among the arguments: only a scalar will do, but for the operators that take others."""
+        if x.dim() and not self.traits.takes_cpu:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, emu:0 and cpu! "
+                f"({self.traits.name})"
+            )
+        return x
 
     def argument(self, x: Any, write: bool, indirect: bool = False, fixed: bool = False) -> Any:
         """`x` with its tensors and devices replaced by those of the CPU."""
@@ -99,8 +106,7 @@ class Call:
         memory.queue = queue = self.queue
         if (nbytes := memory.nbytes) and self.traits.computes:
             self.moved += nbytes
-            low, high, gaps = memory.extent
-            memory.writes[queue.stream_id, low, high, gaps] = self.stamp
+            memory.writes[queue.stream_id, *WHOLE] = self.stamp
         return result
 
     def launch(self, args: tuple[Any, ...], out: Any) -> None:
@@ -124,8 +130,12 @@ def make_kernel(transfers: Transfers, op: Any, run: Callable[..., Any] | None = 
     clock, host_writes = device.clock, device.host_writes
 
     def compute(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        plain = _PLAIN
-        on_cpu = [x if type(x) in plain else call.argument(x, i in writes, i in indirect) for i, x in enumerate(args)]
+        on_cpu = [
+            call.tensor(x, i in writes, i in indirect)
+            if type(x) is Tensor
+            else call.argument(x, i in writes, i in indirect)
+            for i, x in enumerate(args)
+        ]
         named_on_cpu = _named(call, kwargs, named) if kwargs else kwargs
         if sync is not None and (kind := sync(args, kwargs)) is not None:
             _synchronize(transfers, call, kind)

@@ -15,6 +15,9 @@ from penaltylab.emu.sites import format_site
 Extent = tuple[int, int, Any]
 """First byte, one past the last, and (shape, stride, item size) where the bytes between are not all touched."""
 
+WHOLE: Extent = (0, 1 << 62, None)
+"""All of an allocation, wherever it lies."""
+
 Access = tuple[int, int, int, Any]
 """Stream id and extent."""
 
@@ -40,18 +43,17 @@ class Hazard:
 class Allocation:
     """What is known about one storage: the CPU tensor it aliases, and who accessed it last.
 
-    `extent` is the whole of it, `nbytes` what that holds, `queue` the one stream that has touched it unless `shared`.
+    `nbytes` is what that tensor holds, `queue` the one stream that has touched it unless `shared`.
     With more than `room` accesses, those that the host has waited for are forgotten: all that is to come is after them.
     """
 
-    __slots__ = ("alias", "dtype", "extent", "nbytes", "queue", "reads", "room", "shape", "shared", "stride", "writes")
+    __slots__ = ("alias", "dtype", "nbytes", "queue", "reads", "room", "shape", "shared", "stride", "writes")
 
     def __init__(self) -> None:
         self.alias: torch.Tensor | None = None
         self.shape: torch.Size | None = None
         self.stride: tuple[int, ...] = ()
         self.dtype: torch.dtype | None = None
-        self.extent: Extent = (0, 0, None)
         self.nbytes = 0
         self.queue: Queue | None = None
         self.shared = False
@@ -93,7 +95,11 @@ class Hazards:
             if reader is not None and (raced is None or raced[1][0] < reader[1][0]):
                 raced, kind = reader, "write-after-read"
         if raced is not None:
-            self.found.append(_hazard(kind, raced, extent, queue.stream_id, stamp, now_us))
+            access, earlier = raced
+            shared = min(access[2], extent[1]) - max(access[1], extent[0])
+            nbytes = min(shared, memory.nbytes) if memory.nbytes else shared
+            streams = access[0], queue.stream_id
+            self.found.append(_hazard(kind, streams, earlier, stamp, nbytes, now_us))
         if write:
             _forget_covered(memory.reads, extent)
             _forget_covered(memory.writes, extent)
@@ -157,15 +163,11 @@ _VERB = {
 }
 
 
-def _hazard(
-    kind: str, raced: tuple[Access, Stamp], extent: Extent, stream_id: int, stamp: Stamp, now_us: float
-) -> Hazard:
-    access, (_, first, first_name) = raced
-    _, second, second_name = stamp
-    nbytes = min(access[2], extent[1]) - max(access[1], extent[0])
+def _hazard(kind: str, streams: tuple[int, int], first: Stamp, second: Stamp, nbytes: int, now_us: float) -> Hazard:
     verb, earlier = _VERB[kind]
+    there, here = format_site(first[1]), format_site(second[1])
     message = (
-        f"{kind}: {second_name} at {format_site(second)} on stream {stream_id} {verb} memory that {first_name} at "
-        f"{format_site(first)} on stream {access[0]} {earlier}; no event, wait or synchronization orders the two"
+        f"{kind}: {second[2]} at {here} on stream {streams[1]} {verb} memory that {first[2]} at {there} on stream "
+        f"{streams[0]} {earlier}; no event, wait or synchronization orders the two"
     )
-    return Hazard(kind, message, format_site(first), format_site(second), (access[0], stream_id), nbytes, now_us)
+    return Hazard(kind, message, there, here, streams, nbytes, now_us)
