@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from penaltylab.engine.run import decode as decode
     from penaltylab.params import Params as Params
     from penaltylab.study.recording import record as record
+    from penaltylab.traces.perfetto import export_for_perfetto as export_for_perfetto
     from penaltylab.traces.read import read_trace as read_trace
     from penaltylab.traces.stalls import find_stalls as find_stalls
     from penaltylab.traces.timeline import plot_timelines as plot_timelines
@@ -21,6 +22,7 @@ _WHERE = {
     "Params": "penaltylab.params",
     "decode": "penaltylab.engine.run",
     "record": "penaltylab.study.recording",
+    "export_for_perfetto": "penaltylab.traces.perfetto",
     "read_trace": "penaltylab.traces.read",
     "find_stalls": "penaltylab.traces.stalls",
     "plot_timelines": "penaltylab.traces.timeline",
