@@ -52,6 +52,7 @@ def configure(device: torch.device, machine: str, host_time: str) -> None:
         emu.configure(machine=machine, host_time=host_time)
     else:
         torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def busy(device: torch.device, ms: float, name: str = "busy") -> None:
@@ -105,6 +106,20 @@ def hazards(device: torch.device) -> list[Any]:
     return []
 
 
+def traffic(device: torch.device) -> tuple[float, float]:
+    """How many copies and host synchronizations since `configure`; NaN on cuda, where only a trace can tell."""
+    if is_emulated(device):
+        from penaltylab import emu
+
+        return emu.copies(), len(emu.syncs())
+    return math.nan, math.nan
+
+
+def peak_memory(device: torch.device) -> float:
+    """The most bytes of tensors on `device` since `configure`; NaN on emu, which models no memory allocator."""
+    return math.nan if is_emulated(device) else float(torch.cuda.max_memory_allocated(device))
+
+
 def is_pin_memory_available(device: torch.device | str | None = None) -> bool:
     """Whether a host tensor can be pinned for copies to `device` (sglang `utils/common.py`: never for "cpu")."""
     kind = torch.device(device).type if device is not None else "cuda"
@@ -124,6 +139,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "vendor": "amd" if torch.version.hip else "nvidia",
         "simulated": False,
         "memory_bytes": properties.total_memory,
+        "uuid": str(getattr(properties, "uuid", "")),
         "runtime": torch.version.hip or torch.version.cuda,
     }
 

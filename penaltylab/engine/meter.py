@@ -21,9 +21,11 @@ class Iteration:
 
     start_us: float
     blocked_at_start_us: float
+    traffic_at_start: tuple[float, float]
     is_decode: bool = False
     end_us: float = math.nan
     blocked_at_end_us: float = math.nan
+    traffic_at_end: tuple[float, float] = (math.nan, math.nan)
     elapsed_us: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     blocked_us: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     waited_us: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -41,7 +43,8 @@ class Meter:
     def start_iteration(self) -> Iteration:
         """The loop's next iteration begins; the one before ends."""
         self._end()
-        self.iterations.append(Iteration(devices.now_us(self.device), devices.blocked_us(self.device)))
+        device = self.device
+        self.iterations.append(Iteration(devices.now_us(device), devices.blocked_us(device), devices.traffic(device)))
         return self.iterations[-1]
 
     def finish(self) -> None:
@@ -53,6 +56,7 @@ class Meter:
         if self.iterations:
             self.iterations[-1].end_us = devices.now_us(self.device)
             self.iterations[-1].blocked_at_end_us = devices.blocked_us(self.device)
+            self.iterations[-1].traffic_at_end = devices.traffic(self.device)
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 
 from penaltylab import devices
-from penaltylab.engine.meter import Meter
+from penaltylab.engine.meter import Iteration, Meter
 from penaltylab.engine.request import Req
 from penaltylab.engine.scheduler import Scheduler
 from penaltylab.engine.workload import make_requests
@@ -32,14 +33,23 @@ class Decode:
     cumulate_us: np.ndarray  # host time inside cumulate_penalty_output_tokens
     stall_us: np.ndarray  # the part of it that the host was blocked; NaN on cuda, where a trace tells it
     wait_us: dict[str, np.ndarray]  # all host waits by kind; on cuda NaN but for seq_lens and result
+    prepare_us: np.ndarray  # host time inside prepare_for_decode, cumulate included
+    bubble_us: np.ndarray  # from the end of the forward pass before to the start of the launch's own; NaN for the first
+    copies: np.ndarray  # copies of any direction that the iteration enqueued; NaN on cuda, where a trace tells it
+    syncs: np.ndarray  # host synchronizations of the iteration; NaN on cuda
+    peak_memory_bytes: float  # NaN on emu
     hazards: list[Any]
     tokens_per_s: float  # kept tokens of the steps after warm-up, over their wall time
     fwd_occupancy: float  # percent of the wall time after warm-up that a forward pass was on the device
 
     def median(self, name: str) -> float:
-        """The median of `step_us`, `cumulate_us` or `stall_us` after warm-up."""
+        """The median of one of the arrays, such as `step_us`, after warm-up."""
+        return self.percentile(name, 50)
+
+    def percentile(self, name: str, percent: float) -> float:
+        """A percentile of one of the arrays after warm-up; NaN of nothing."""
         values = getattr(self, name)[self.params.warmup :]
-        return float(np.median(values)) if len(values) else float("nan")
+        return float(np.percentile(values, percent)) if len(values) else float("nan")
 
 
 def decode(requests: list[Req] | None = None, **given: Any) -> Decode:
@@ -93,6 +103,7 @@ def _result(params: Params, device: torch.device, reqs: list[Req], scheduler: Sc
     all_waits = np.array([it.blocked_at_end_us - it.blocked_at_start_us for it in decodes])
     wait_us["other"] = np.maximum(all_waits - sum(wait_us.values()), 0.0)
     described = devices.describe(device)
+    traffic = np.array([np.subtract(it.traffic_at_end, it.traffic_at_start) for it in decodes]).reshape(-1, 2)
     return Decode(
         params=params,
         device=described,
@@ -103,7 +114,22 @@ def _result(params: Params, device: torch.device, reqs: list[Req], scheduler: Sc
         cumulate_us=np.array([it.elapsed_us["cumulate_penalty_output_tokens"] for it in decodes]),
         stall_us=np.array(blocked["copy"]),
         wait_us={kind: wait_us[kind] for kind in WAIT_KINDS},
+        prepare_us=np.array([it.elapsed_us["prepare_for_decode"] for it in decodes]),
+        bubble_us=_bubbles(decodes),
+        copies=traffic[:, 0],
+        syncs=traffic[:, 1],
+        peak_memory_bytes=devices.peak_memory(device),
         hazards=devices.hazards(device),
         tokens_per_s=kept / wall_us * 1e6 if wall_us else float("nan"),
         fwd_occupancy=100 * forward_us / wall_us if wall_us else float("nan"),
     )
+
+
+def _bubbles(decodes: list[Iteration]) -> np.ndarray:
+    """How long the forward stream ran no forward pass before each launch's; what lies between is the sampler's too."""
+    passes = [it.forward for it in decodes]
+    gaps = [
+        before[1].elapsed_time(after[0]) * 1e3 if before and after else np.nan
+        for before, after in itertools.pairwise(passes)
+    ]
+    return np.array([np.nan, *gaps][: len(passes)])

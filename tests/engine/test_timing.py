@@ -115,3 +115,13 @@ def test_occupancy_and_throughput_are_of_the_steps_after_warm_up():
     assert result.tokens_per_s == pytest.approx(8 * 24 / wall * 1e6)
     assert 90 < result.fwd_occupancy <= 100
     assert run(h2d="blocking").fwd_occupancy < result.fwd_occupancy
+
+
+def test_a_step_tells_its_copies_synchronizations_and_bubble() -> None:
+    blocking, pinned = run(h2d="blocking"), run(h2d="pinned_async")
+    assert blocking.median("syncs") == pinned.median("syncs") + 1
+    assert blocking.median("copies") == pinned.median("copies")
+    assert blocking.median("prepare_us") > blocking.median("cumulate_us") > pinned.median("prepare_us")
+    grown = blocking.median("bubble_us") - pinned.median("bubble_us")
+    assert grown == pytest.approx(blocking.median("step_us") - pinned.median("step_us"), abs=30)
+    assert np.isnan(blocking.bubble_us[0])
