@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penaltylab.errors import InputError
 from penaltylab.traces import rows as kinds
 from penaltylab.traces.fold import short_name
+from penaltylab.traces.names import clean
 from penaltylab.traces.read import read_trace
 from penaltylab.traces.rows import Block, Panel, panel, summary
 from penaltylab.traces.stalls import analyse
@@ -20,6 +21,7 @@ WIDTH_IN = 9.5
 _LABEL_IN, _RIGHT_IN = 1.25, 0.34
 _ROW_IN, _HEAD_IN, _FOOT_IN, _LEGEND_IN = 0.33, 0.56, 0.16, 0.56
 _LETTER_IN = 0.075
+_MOST_LETTERS = 200
 _STALL, _DARK, _TEXT, _GREY = "#D55E00", "#1b1b1b", "#444444", "#8a8a8a"
 
 # Colours of Okabe and Ito, told apart by colour-blind eyes; each differs from its neighbours in lightness or hatch too.
@@ -96,7 +98,8 @@ def plot_timelines(
 def _draw(axes: "Axes", one: Panel, longest: float, label: str) -> None:
     axes.set_xlim(-0.002 * longest / 1e3, longest * 1.002 / 1e3)
     axes.set_ylim(len(one.rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(one.rows)), [row.label for row in one.rows], fontsize=8.5, parse_math=False)
+    labels = [clean(row.label, _MOST_LETTERS) for row in one.rows]
+    axes.set_yticks(range(len(one.rows)), labels, fontsize=8.5, parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.tick_params(axis="x", labelsize=8)
     for side in ("top", "right", "left"):
@@ -118,6 +121,7 @@ def _draw(axes: "Axes", one: Panel, longest: float, label: str) -> None:
 
 def _write(axes: "Axes", x: float, y: float, text: str, above: bool = False, **style: Any) -> None:
     """Text at `x` us and row `y`, or `y` points above the panel; a dollar sign in it never starts mathematics."""
+    text = clean(text, _MOST_LETTERS)
     if above:
         axes.annotate(text, (x, 1), (0, y), "axes fraction", "offset points", parse_math=False, **style)
     else:

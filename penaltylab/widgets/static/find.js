@@ -27,7 +27,7 @@ export function describe(scene, view, found) {
   const name = scene.names[track.name[index]] || "the host runs";
   const lines = [
     ["lasts", duration(track.dur[index])],
-    ["starts", instant(track.start[index], 0.1)],
+    ["starts", instant(track.start[index], 0.1, Math.abs(track.start[index]) < 1000 ? 0.1 : 100)],
     ["on", band.lane.label],
   ];
   if (!Number.isNaN(track.bytes[index])) lines.push(["bytes", size(track.bytes[index])]);

@@ -32,7 +32,10 @@ export function listen(root, canvas, timeline) {
       return;
     }
     if (Math.abs(event.offsetX - drag.start) > DRAG_PIXELS) drag.far = true;
-    if (drag.far) timeline.pan(drag.x - event.offsetX);
+    if (drag.far) {
+      timeline.hover(null);
+      timeline.pan(drag.x - event.offsetX);
+    }
     drag.x = event.offsetX;
   });
 

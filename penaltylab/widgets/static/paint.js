@@ -7,6 +7,7 @@ import { walk } from "./walk.js";
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif";
 const LETTER = 6.1;
+const STEP_PIXELS = 14;
 
 export function paint(context, scene, layout, view, ratio) {
   const width = view.left + view.width;
@@ -58,7 +59,7 @@ function paintAxis(context, layout, view) {
 function paintHead(context, placed, width) {
   const { run, top } = placed;
   write(context, run.label, 8, top + 11, { font: `600 13px ${FONT}`, most: width - 260 });
-  const more = run.note ? `   ·   ${run.note}` : "";
+  const more = run.note ? `   \u00b7   ${run.note}` : "";
   write(context, run.summary + more, 8, top + 28, { color: SOFT, most: width - 16 });
 }
 
@@ -83,7 +84,7 @@ function paintSteps(context, placed, view) {
   for (const [start, number] of run.steps) {
     if (start > view.to) break;
     const x = Math.round(view.x(start)) + 0.5;
-    if (x < view.left || x - drawn < 4) continue;
+    if (x < view.left || x - drawn < STEP_PIXELS) continue;
     drawn = x;
     context.moveTo(x, lanesTop - 12);
     context.lineTo(x, bottom);
@@ -165,6 +166,6 @@ function plate(context, track, index, x0, wide, y, stalled) {
 function inside(context, name, x0, wide, y, style) {
   const fits = Math.floor((wide - 6) / LETTER);
   if (fits < 4) return;
-  const text = name.length <= fits ? name : `${name.slice(0, fits - 1)}…`;
+  const text = name.length <= fits ? name : `${name.slice(0, fits - 1)}\u2026`;
   write(context, text, x0 + 4, y + 0.5, { font: `10.5px ${FONT}`, color: style.text, most: wide - 6 });
 }

@@ -16,7 +16,7 @@ export async function openInPerfetto(ui, name, trace, report) {
     report("The browser did not allow a new tab: allow pop-ups of this page, then click again.");
     return;
   }
-  report("Perfetto opens…");
+  report("Perfetto opens\u2026");
   try {
     const [buffer] = await Promise.all([trace(), answered(tab, origin)]);
     tab.postMessage({ perfetto: { buffer, title: name, fileName: name } }, origin, [buffer]);

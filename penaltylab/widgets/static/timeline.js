@@ -40,16 +40,15 @@ export class Timeline {
     element.penaltylab = this;
   }
 
-  /** Shows the scene in these bytes; `keep` keeps the stretch of time on screen. */
-  async show(packed, { keep = false } = {}) {
+  /** Shows the scene in these bytes, on the stretch on which it opens. */
+  async show(packed) {
     const began = performance.now();
     const scene = await unpack(packed);
-    const range = keep && this.view ? { from: this.view.from, to: this.view.to } : windowOf(scene);
     this.scene = scene;
-    this.view = new View(extentOf(scene), range, GUTTER, Math.max(this.stage.clientWidth - GUTTER - MARGIN, 50));
-    this.select(null);
+    this.view = new View(extentOf(scene), windowOf(scene), GUTTER, this.room);
+    this.selected = this.hovered = null;
+    this.card.hide();
     this.arrange();
-    this.paint();
     this.firstPaint = performance.now() - began;
   }
 
@@ -67,7 +66,7 @@ export class Timeline {
   }
 
   offerPerfetto(placed, run) {
-    const button = make("button", "", this.buttons, "Open in Perfetto · stays in this browser");
+    const button = make("button", "", this.buttons, "Open in Perfetto \u00b7 stays in this browser");
     button.title = "Hands this run's trace from this page to the Perfetto tab. Nothing is uploaded.";
     button.style.top = `${placed.top}px`;
     button.addEventListener("click", () => this.perfetto.open(run));
@@ -81,7 +80,7 @@ export class Timeline {
       canvas.width = Math.round(this.stage.clientWidth * this.ratio);
       canvas.height = Math.round(this.layout.height * this.ratio);
     }
-    this.view.width = Math.max(this.stage.clientWidth - GUTTER - MARGIN, 50);
+    this.view.width = this.room;
     this.paint();
   }
 
@@ -89,7 +88,8 @@ export class Timeline {
   paint() {
     const began = performance.now();
     paint(this.canvas.getContext("2d", { alpha: false }), this.scene, this.layout, this.view, this.ratio ?? 1);
-    this.paintAbove();
+    if (this.pointer) this.hover(this.pointer);
+    else this.paintAbove();
     this.paints.push(performance.now() - began);
     if (this.paints.length > KEPT_PAINTS) this.paints.shift();
   }
@@ -104,6 +104,10 @@ export class Timeline {
       this.waiting = null;
       this.paint();
     });
+  }
+
+  get room() {
+    return Math.max(this.stage.clientWidth - GUTTER - MARGIN, 50);
   }
 
   get middle() {

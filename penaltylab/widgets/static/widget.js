@@ -40,13 +40,12 @@ function render({ model, el }) {
   };
   el.classList.add("penaltylab-timeline");
   const timeline = new Timeline(el, { perfetto });
-  const show = (keep) => timeline.show(model.get("scene"), { keep }).catch((error) => report(error.message));
-  const changed = () => show(true);
-  show(false);
+  const show = () => timeline.show(model.get("scene")).catch((error) => report(error.message));
+  show();
   if (onThisMachine()) model.send({ ask: "ui" });
-  model.on("change:scene", changed);
+  model.on("change:scene", show);
   return () => {
-    model.off("change:scene", changed);
+    model.off("change:scene", show);
     timeline.close();
   };
 }
