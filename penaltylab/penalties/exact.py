@@ -59,8 +59,9 @@ class SlotPenalties:
             stop_ids = torch.cat([stop_ids, stop_ids[:, :1].expand(-1, width - stop_ids.shape[1])], dim=1)
         self.coefficients[slots] = coefficients
         self.stop_ids[slots] = stop_ids
-        self.lengths[slots] = 0
-        self.counts[slots] = 0.0
+        # Not `[slots] = 0`: PyTorch makes a host tensor of the 0, and its copy to the device waits for the stream.
+        self.lengths.index_fill_(0, slots, 0)
+        self.counts.index_fill_(0, slots, 0.0)
 
     def penalise(
         self, logits: torch.Tensor, slots: torch.Tensor, seen: int, drafts: torch.Tensor | None = None

@@ -81,7 +81,7 @@ class BatchedPenalizerOrchestrator:
     def accumulate_scaling_penalties(self) -> torch.Tensor | None:
         """The multiplicative penalty, (batch, vocab), as a new tensor; None where no request has one."""
         for penalizer in self.penalizers.values():
-            if isinstance(penalizer, BatchedRepetitionPenalizer) and penalizer.is_prepared:
+            if type(penalizer) is BatchedRepetitionPenalizer and penalizer.is_prepared:
                 return penalizer.cumulated_repetition_penalties.clone()
         return None
 

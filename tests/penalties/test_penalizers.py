@@ -83,9 +83,76 @@ def test_repeat_gives_all_verify_positions_one_state():
     assert owner.reqs
 
 
-def test_nothing_is_required_when_all_values_are_neutral():
-    owner = batch({}, {})
-    assert not orchestrator(owner).is_required
+@pytest.mark.parametrize(
+    ("params", "required"),
+    [
+        ({}, False),
+        ({"frequency_penalty": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0, "min_new_tokens": 0}, False),
+        ({"frequency_penalty": -0.5}, True),
+        ({"presence_penalty": 0.5}, True),
+        ({"repetition_penalty": 0.5}, True),
+        ({"min_new_tokens": 1}, True),
+    ],
+)
+def test_it_is_required_when_any_request_has_a_value_that_is_not_neutral(params, required):
+    owner = batch({}, params)
+    of = orchestrator(owner)
+    assert of.is_required is required
+    assert sum(penalizer.is_prepared for penalizer in of.penalizers.values()) == required
+
+
+def test_a_request_without_a_penalty_in_a_batch_with_one_is_left_as_it_is():
+    both = orchestrator(owner := batch({"frequency_penalty": 1.0, "repetition_penalty": 2.0, "min_new_tokens": 9}, {}))
+    cumulate(both, [1, 1])
+    assert penalised(both, [4.0] * VOCAB)[1] == [4.0] * VOCAB
+    assert owner.reqs
+
+
+def test_the_minimum_is_reached_with_that_token_exactly_and_keeps_the_penalizer_required():
+    one = orchestrator(owner := batch({"min_new_tokens": 3}))
+    allowed = []
+    for _ in range(5):
+        allowed.append(penalised(one, [1.0] * VOCAB)[0][EOS] == 1.0)
+        cumulate(one, [0])
+    assert allowed == [False, False, False, True, True]
+    assert one.is_required
+    assert owner.reqs
+
+
+def test_stop_tokens_are_the_request_s_the_tokenizer_s_and_the_end_token():
+    params = SamplingParams(9, min_new_tokens=1, stop_token_ids=frozenset({0, 3}))
+    reqs = [
+        Req(0, [0], params, Tokenizer(EOS, additional_stop_token_ids=frozenset({1}))),
+        Req(1, [0], SamplingParams(9, min_new_tokens=1), Tokenizer(EOS)),
+    ]
+    owner = SimpleNamespace(reqs=reqs, device=torch.device("cpu"))
+    rows = penalised(orchestrator(owner), [1.0] * VOCAB)
+    assert [[i for i, value in enumerate(row) if value == float("-inf")] for row in rows] == [[0, 1, 3, EOS], [EOS]]
+
+
+def test_only_generated_tokens_count_not_the_prompt():
+    one = orchestrator(owner := batch({"repetition_penalty": 2.0, "frequency_penalty": 1.0}))
+    assert owner.reqs[0].origin_input_ids == [0]
+    assert penalised(one, [4.0] * VOCAB) == [[4.0] * VOCAB]
+
+
+def test_frequency_doubles_with_the_second_time_and_presence_does_not():
+    both = orchestrator(owner := batch({"frequency_penalty": 0.5}, {"presence_penalty": 0.5}))
+    cumulate(both, [1, 1])
+    assert [row[1] for row in penalised(both, [4.0] * VOCAB)] == [3.5, 3.5]
+    cumulate(both, [1, 1])
+    assert [row[1] for row in penalised(both, [4.0] * VOCAB)] == [3.0, 3.5]
+    assert owner.reqs
+
+
+def test_release_drops_all_state():
+    of = orchestrator(owner := batch({"frequency_penalty": 1.0, "min_new_tokens": 2, "repetition_penalty": 2.0}))
+    cumulate(of, [1])
+    of.release()
+    assert not of.is_required
+    assert not any(penalizer.is_prepared for penalizer in of.penalizers.values())
+    assert not any(isinstance(value, torch.Tensor) for p in of.penalizers.values() for value in vars(p).values())
+    assert owner.reqs
 
 
 def test_filter_keeps_rows_and_drops_what_nobody_wants_any_more():
@@ -96,8 +163,20 @@ def test_filter_keeps_rows_and_drops_what_nobody_wants_any_more():
     of.filter(torch.tensor([0, 2]))
     assert [p.is_prepared for p in of.penalizers.values()] == [True, False, False, False]
     assert penalised(of, [4.0] * VOCAB) == [[3, 4, 4, 4, 4, 4], [4, 4, 2, 4, 4, 4]]
+
+
+def test_filter_to_empty_releases():
+    of = orchestrator(owner := batch({"frequency_penalty": 1.0}))
     owner.reqs = []
     of.filter(torch.tensor([], dtype=torch.int64))
+    assert not of.is_required
+    assert not any(penalizer.is_prepared for penalizer in of.penalizers.values())
+
+
+def test_filter_leaves_nothing_required_when_those_that_wanted_something_have_left():
+    of = orchestrator(owner := batch({"frequency_penalty": 1.0}, {}))
+    owner.reqs = owner.reqs[1:]
+    of.filter(torch.tensor([1]))
     assert not of.is_required
 
 
@@ -109,6 +188,14 @@ def test_merge_prepares_whichever_side_has_no_state():
     mine.reqs = mine.reqs + theirs.reqs
     cumulate(left, [0, 1])
     assert penalised(left, [4.0] * VOCAB) == [[2, 4, 4, 4, 4, 4], [4, 2, 4, 4, 4, 4]]
+
+
+def test_merge_of_two_batches_without_penalties_prepares_nothing():
+    left, right = (orchestrator(owner) for owner in (mine := batch({}), theirs := batch({})))
+    left.merge(right)
+    assert not left.is_required
+    assert not any(penalizer.is_prepared for penalizer in left.penalizers.values())
+    assert (len(mine.reqs), len(theirs.reqs)) == (1, 1)
 
 
 def test_changes_leave_the_tensors_that_a_running_launch_reads():
