@@ -5,13 +5,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from penaltylab import devices
 from penaltylab.engine.run import Decode, decode
 from penaltylab.params import Params
+from penaltylab.study import gpu_state
+from penaltylab.study.measure import CONTROL, Measurement, measure
+from penaltylab.study.metrics import metrics, row
 from penaltylab.study.recording import record
-from penaltylab.study.records import Row, append_row
+from penaltylab.study.records import append_row
 
 if TYPE_CHECKING:
     from IPython.display import Image
@@ -32,6 +33,7 @@ class Collector:
         self.torch_device = devices.resolve(self.params.device)
         devices.configure(self.torch_device, self.params.machine, self.params.host_time)
         self.device = devices.describe(self.torch_device)
+        self._doubts: list[str] = []
         if self._out is not None:
             for folder in ("traces", "figures"):
                 (self._out / folder).mkdir(parents=True, exist_ok=True)
@@ -40,38 +42,51 @@ class Collector:
         """The notebook's parameters with some of them changed, for `pl.decode` and its like."""
         return self._given | changes
 
+    @property
+    def label(self) -> str:
+        """What every figure and table says of its numbers: the device, and a control that did not come out well."""
+        return " -- ".join([self.device["name"], *dict.fromkeys(self._doubts)])
+
     def decode(self, arm: str, **changes: Any) -> Decode:
         """`pl.decode` with the notebook's parameters and `changes`; leaves a row called `arm`."""
+        return self._run(arm, changes, pair=None)
+
+    def compare(self, arms: dict[str, dict[str, Any]]) -> tuple[dict[str, list[Decode]], Measurement]:
+        """Run `arms`, name to changes, the baseline first; each run leaves a row.
+
+        Modelled time takes one run an arm, any other interleaved rounds with a control; see `measure`.
+        """
+        runs: dict[str, list[Decode]] = {arm: [] for arm in [*arms, CONTROL]}
+        baseline = next(iter(arms))
+
+        def run(arm: str, pair: int) -> float:
+            changes = arms[baseline if arm == CONTROL else arm]
+            name = f"{baseline}: {CONTROL}" if arm == CONTROL else arm
+            if pair < 0:
+                return decode(**self.with_changes(**changes)).median("step_us")
+            runs[arm].append(self._run(name, changes, None if self.modelled else pair))
+            return runs[arm][-1].median("step_us")
+
+        measurement = measure(arms, run, modelled=self.modelled)
+        self._doubts += [measurement.doubt] if measurement.doubt else []
+        return runs, measurement
+
+    @property
+    def modelled(self) -> bool:
+        """Whether runs are deterministic, so that one is enough."""
+        return self.device["simulated"] and self.params.host_time == "modelled"
+
+    def _run(self, arm: str, changes: dict[str, Any], pair: int | None) -> Decode:
+        before = gpu_state.read(self.device.get("uuid", ""))
         run = decode(**self.with_changes(**changes))
-        self.keep(
-            arm,
-            run.params,
-            step_us_median=run.median("step_us"),
-            cumulate_us_median=run.median("cumulate_us"),
-            stall_us_median=run.median("stall_us"),
-            wait_us_median={kind: median(values[run.params.warmup :]) for kind, values in run.wait_us.items()},
-            tokens_per_s=run.tokens_per_s,
-            fwd_occupancy=run.fwd_occupancy,
-            hazards=len(run.hazards),
-        )
+        gpu = gpu_state.change(before, gpu_state.read(self.device.get("uuid", "")) if before else {})
+        self.keep(arm, run.params, pair=pair, gpu=gpu, **metrics(run))
         return run
 
     def keep(self, arm: str, params: Params, **measured: Any) -> None:
         """Leave a row called `arm` for what was measured elsewhere; `measured` are fields of `Row`."""
-        if self._out is None:
-            return
-        simulated = self.device["simulated"]
-        row = Row(
-            cell=self._cell,
-            arm=arm,
-            params=params.asdict(),
-            params_hash=params.hash(),
-            device=self.device["name"],
-            simulated=simulated,
-            host_time=params.host_time if simulated else None,
-            **measured,
-        )
-        append_row(self._out, row)
+        if self._out is not None:
+            append_row(self._out, row(self._cell, arm, params, self.device, **measured))
 
     def record(self, arm: str, **changes: Any) -> str:
         """`pl.record` with the notebook's parameters and `changes`; returns the trace's path, named after `arm`."""
@@ -89,11 +104,6 @@ class Collector:
         if self._out is not None:
             (self._out / "figures" / f"{self._cell}.{_slug(name)}.png").write_bytes(png.getvalue())
         return Image(png.getvalue(), width=960, alt=caption)
-
-
-def median(values: Any) -> float:
-    """The median; NaN of nothing, and where any value is NaN."""
-    return float(np.median(values)) if len(values) else float("nan")
 
 
 def _slug(text: str) -> str:

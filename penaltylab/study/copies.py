@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from penaltylab import devices
-from penaltylab.study.collect import Collector, median
+from penaltylab.study.collect import Collector
+from penaltylab.study.metrics import median
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penaltylab.engine.run import decode
+from penaltylab.engine.run import Decode, decode
 from penaltylab.errors import InputError
 from penaltylab.params import Params
-from penaltylab.study.collect import Collector, median
+from penaltylab.study.collect import Collector
+from penaltylab.study.metrics import median
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,24 +43,28 @@ def step_times(study: Collector, path: str, revisions: list[str]) -> "pd.DataFra
     """
     import pandas as pd
 
+    arms = {f"{path} {name}": {"path": path, "revision": name} for name in revisions}
+    runs, measurement = study.compare(arms)
     rows = []
-    for name in revisions:
-        run = study.decode(f"{path} {name}", path=path, revision=name)
-        waits = sum(values[run.params.warmup :] for values in run.wait_us.values())
-        rows.append(
-            {
-                "revision": name,
-                "step": run.median("step_us"),
-                "in cumulate": run.median("cumulate_us"),
-                "stall": run.median("stall_us"),
-                "waits": median(waits),
-                "tokens/s": run.tokens_per_s,
-                "forward %": run.fwd_occupancy,
-            }
-        )
-    frame = pd.DataFrame(rows).set_index("revision").rename_axis(columns=f"us a step, {study.device['name']}")
+    for arm, changes in arms.items():
+        numbers = {
+            "step": median([run.median("step_us") for run in runs[arm]]),
+            "in cumulate": median([run.median("cumulate_us") for run in runs[arm]]),
+            "stall": median([run.median("stall_us") for run in runs[arm]]),
+            "waits": median([_waits(run) for run in runs[arm]]),
+            "tokens/s": median([run.tokens_per_s for run in runs[arm]]),
+            "forward %": median([run.fwd_occupancy for run in runs[arm]]),
+        }
+        change = "" if arm == measurement.baseline else measurement.against_baseline(arm).text()
+        rows.append({"revision": changes["revision"], **numbers, "step, against the first": change})
+    frame = pd.DataFrame(rows).set_index("revision").rename_axis(columns=f"us a step, {study.label}")
     whole = dict.fromkeys(["step", "in cumulate", "stall", "waits", "tokens/s"], "Int64")
     return frame.round(dict.fromkeys(whole, 0) | {"forward %": 1}).astype(whole)
+
+
+def _waits(run: Decode) -> float:
+    """The median over steps of all host waits together."""
+    return median(sum(values[run.params.warmup :] for values in run.wait_us.values()))
 
 
 def timelines(study: Collector, path: str, revisions: list[str]) -> "Image":
@@ -69,7 +74,7 @@ def timelines(study: Collector, path: str, revisions: list[str]) -> "Image":
     steps: dict[str, Any] = {"steps": min(TRACED_STEPS, study.params.steps), "warmup": min(4, study.params.warmup)}
     traces = [study.record(f"{path}-{name}", path=path, revision=name, **steps) for name in revisions]
     figure = plot_timelines(traces, labels=[f"{path} path, {_title(name)}" for name in revisions])
-    caption = f"The {path} path at {', '.join(revisions)}: where the host stalls. {study.device['name']}."
+    caption = f"The {path} path at {', '.join(revisions)}: where the host stalls. {study.label}."
     return study.figure(f"{path}-timelines", figure, caption)
 
 
@@ -110,4 +115,4 @@ def released(study: Collector, versions: list[str]) -> "pd.DataFrame":
     }
     frame = pd.DataFrame([msgspec.structs.asdict(row) for row in rows]).set_index(["version", "path", "arm"])
     frame = frame[[*columns, "tokens_equal"]].rename(columns=columns).round(1)
-    return frame.rename_axis(columns=f"us a step, {study.device['name']}")
+    return frame.rename_axis(columns=f"us a step, {study.label}")

@@ -49,7 +49,9 @@ class Measurement:
         control = self.control
         if control is None or control.verdict == "no difference":
             return None
-        return f"CONTROL FAILED, do not rely on this: the same run twice came out as {control.text()}; {control.reason}"
+        if control.verdict == "cannot tell":
+            return f"CONTROL CANNOT TELL whether the same run twice is the same: {control.reason}"
+        return f"CONTROL FAILED, do not rely on this: the same run twice came out as {control.text()}"
 
 
 def measure(

@@ -29,15 +29,28 @@ class Row(Struct, kw_only=True, omit_defaults=False):
     simulated: bool
     host_time: str | None = None
     step_us_median: float | None = None
+    step_us_p10: float | None = None
+    step_us_p90: float | None = None
+    step_us_p99: float | None = None
+    prepare_us_median: float | None = None
     cumulate_us_median: float | None = None
     stall_us_median: float | None = None
     wait_us_median: dict[str, float] = field(default_factory=dict)
     tokens_per_s: float | None = None
     fwd_occupancy: float | None = None
+    bubble_us_median: float | None = None
+    copies_per_step: float | None = None
+    syncs_per_step: float | None = None
+    peak_memory_bytes: float | None = None
     hazards: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     """What only this arm has, name to number."""
+    gpu: dict[str, Any] = field(default_factory=dict)
+    """On a GPU: clock and temperature before and after the run, and what throttled it."""
+    setting: str = ""
+    """The hash of what else could have changed the result, see `penaltylab.study.setting`."""
     status: Status = "ok"
+    reason: str | None = None
 
 
 class CellRecord(Struct, kw_only=True):

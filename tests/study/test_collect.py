@@ -9,8 +9,11 @@ from PIL import Image
 
 import penaltylab as pl
 from penaltylab.errors import InputError
-from penaltylab.study.collect import Collector, median
+from penaltylab.study.collect import Collector
+from penaltylab.study.measure import CONTROL
+from penaltylab.study.metrics import median
 from penaltylab.study.records import read_rows
+from penaltylab.study.stats import MIN_PAIRS
 
 SMALL = {"device": "emu", "steps": 12, "warmup": 4, "batch_size": 2, "vocab_size": 64}
 
@@ -24,8 +27,30 @@ def test_a_run_leaves_the_medians_after_warm_up(tmp_path: Path) -> None:
     assert row.step_us_median == np.median(run.step_us[4:])
     assert row.stall_us_median == np.median(run.stall_us[4:]) > 0
     assert row.wait_us_median["result"] == np.median(run.wait_us["result"][4:])
+    assert row.step_us_p10 <= row.step_us_median <= row.step_us_p90 <= row.step_us_p99
+    assert row.prepare_us_median > row.cumulate_us_median
+    assert row.bubble_us_median == np.median(run.bubble_us[4:])
+    assert (row.copies_per_step, row.syncs_per_step) == (run.copies[4:].mean(), run.syncs[4:].mean())
+    assert row.peak_memory_bytes is None
     assert row.hazards == 0
     assert "SIMULATED" in row.device
+
+
+def test_modelled_arms_run_once_and_measured_ones_in_rounds_with_a_control(tmp_path: Path) -> None:
+    arms = {"blocking": {"h2d": "blocking"}, "pinned": {"h2d": "pinned_async"}}
+    runs, measurement = Collector(str(tmp_path), "cell", **SMALL).compare(arms)
+    assert {arm: len(found) for arm, found in runs.items()} == {"blocking": 1, "pinned": 1, CONTROL: 0}
+    assert measurement.control is None
+    assert [(row.arm, row.pair) for row in read_rows(tmp_path)] == [("blocking", None), ("pinned", None)]
+
+    study = Collector(str(tmp_path), "cell", **SMALL, host_time="measured")
+    runs, measurement = study.compare(arms)
+    assert {len(found) for found in runs.values()} == {MIN_PAIRS}
+    assert measurement.control
+    rows = [row for row in read_rows(tmp_path) if row.pair is not None]
+    assert len(rows) == 3 * MIN_PAIRS
+    assert {row.pair for row in rows} == set(range(MIN_PAIRS))
+    assert ("CONTROL" in study.label) == (measurement.control.verdict != "no difference")
 
 
 def test_what_was_measured_elsewhere_leaves_a_row_too(tmp_path: Path) -> None:

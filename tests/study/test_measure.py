@@ -41,6 +41,13 @@ def test_a_control_that_fails_puts_all_in_doubt() -> None:
     assert "slower" in doubt
 
 
+def test_a_control_of_too_few_rounds_says_so() -> None:
+    doubt = measure(["a", "b"], lambda arm, pair: 100 + pair, pairs=3).doubt
+    assert doubt
+    assert "CONTROL CANNOT TELL" in doubt
+    assert "take at least 20" in doubt
+
+
 def test_what_is_set_up_once_is_not_counted() -> None:
     seen: set[str] = set()
 
