@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 SLOW := slow or browser or network
 
-.PHONY: study test check locks clean
+.PHONY: study test check example locks clean
 
 study: $(VENV)/study.stamp
 	$(BIN)/penaltylab run --out $(OUT) $(ARGS)
@@ -35,6 +35,11 @@ $(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
 	$(INSTALL) -r requirements-dev.lock
 	$(INSTALL) --no-deps -e .
 	@touch $@
+
+# Draws the figure of the README again.
+example: $(VENV)/study.stamp
+	rm -rf runs/example && $(BIN)/penaltylab run 02 --device emu --out runs/example
+	mkdir -p data/example && cp runs/example/figures/02_decode_timelines.normal-timelines.png data/example/normal-timelines.png
 
 # Refreshes both locks; needs uv. torch pins its own CUDA packages, so that a lock without them fits every build of it.
 COMPILE := uv pip compile pyproject.toml --universal --upgrade --quiet --no-header --no-annotate
