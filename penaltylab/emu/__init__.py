@@ -27,6 +27,7 @@ from penaltylab.emu.machine import load_machine as load_machine
 from penaltylab.emu.machine import machine_names as machine_names
 from penaltylab.emu.pinned import PinnedStats as PinnedStats
 from penaltylab.emu.runtime import runtime as runtime
+from penaltylab.emu.synchronize import Guard
 from penaltylab.emu.synchronize import HiddenSyncError as HiddenSyncError
 from penaltylab.emu.synchronize import Sync as Sync
 
@@ -92,14 +93,22 @@ def pinned_stats() -> PinnedStats:
     return runtime().device.pinned.stats()
 
 
-def forbid_sync(allow: Collection[str] = ()) -> AbstractContextManager[list[Sync]]:
-    """Inside, a hidden host synchronization raises `HiddenSyncError` instead; kinds in `allow` pass."""
-    return runtime().device.syncs.guard(forbid=True, allow=allow)
+def forbid_sync(allow: str | Collection[str] = ()) -> AbstractContextManager[list[Sync]]:
+    """Inside, in every thread, a hidden host synchronization raises `HiddenSyncError` instead.
+
+    What `allow` names passes: a kind (`synchronize.HIDDEN_KINDS`), a line (`sampler.py:12`), a file or a function, by
+    which a synchronization is let pass that is made there or in anything called from there. Guards nest: a
+    synchronization has to pass all of them. Synchronizations that the program asks for by name are not hidden.
+
+    Raises:
+        InputError: an entry of `allow` is none of these.
+    """
+    return runtime().device.syncs.guard(Guard.forbidding(allow))
 
 
 def record_syncs() -> AbstractContextManager[list[Sync]]:
-    """Yields a list that fills with the synchronizations made inside, explicit ones too."""
-    return runtime().device.syncs.guard(forbid=False)
+    """Yields a list that fills with the synchronizations made inside, in every thread, explicit ones too."""
+    return runtime().device.syncs.guard(Guard(None))
 
 
 def start_log() -> Log:

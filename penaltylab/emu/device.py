@@ -181,13 +181,14 @@ class Device:
         if done_us > now:
             for queue in self.queues.values():
                 number = order.get(queue.stream_id, 0)
-                for start, end, (index, _, name) in reversed(queue.recent):
+                for start, end, (index, _, operation) in reversed(queue.recent):
                     if end <= now:
                         break
                     if index <= number:
-                        waited.append((start, name))
+                        waited.append((start, operation))
         blocked = max(0.0, done_us + self.machine.sync_return_us - now) if done_us > now else 0.0
-        sync = Sync(kind, op, stream, now, blocked, [name for _, name in sorted(waited)], site)
+        name = self.queues[stream].name if stream in self.queues else ""
+        sync = Sync(kind, op, stream, now, blocked, [operation for _, operation in sorted(waited)], site, name)
         self.syncs.add(sync)
         return sync
 

@@ -1,8 +1,11 @@
 """Call sites: which line of the user's code made a call. Taken cheaply, put into words only when somebody asks."""
 
+import linecache
 import os
 import sys
+from collections.abc import Iterator
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 import torch
 
@@ -37,14 +40,46 @@ class Sites:
         return None
 
 
-def format_site(site: Site) -> str:
-    """`file.py(12): function`, as profilers write it."""
+class Place(NamedTuple):
+    """A line of a program."""
+
+    path: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.path)}({self.line}): {self.function}"
+
+    def text(self) -> str:
+        """What the line says; empty where its file cannot be read."""
+        return linecache.getline(self.path, self.line).strip()
+
+
+def place_of(site: Site) -> Place | None:
+    """The line of `site`."""
     if site is None:
-        return "unknown"
+        return None
     code, instruction = site
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= instruction < end and number is not None:
             line = number
             break
-    return f"{os.path.basename(code.co_filename)}({line}): {code.co_name}"
+    return Place(code.co_filename, line, code.co_name)
+
+
+def format_site(site: Site) -> str:
+    """`file.py(12): function`, as profilers write it."""
+    return str(place_of(site) or "unknown")
+
+
+def stack_of(site: Site) -> Iterator[Place]:
+    """`site`, and every line outside PyTorch and the emulator that the running call is under, innermost first."""
+    if (place := place_of(site)) is not None:
+        yield place
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_INTERNAL):
+            yield Place(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back

@@ -1,3 +1,6 @@
+import inspect
+import re
+import threading
 import types
 from collections.abc import Callable
 
@@ -6,6 +9,7 @@ import torch
 
 from penaltylab import emu
 from penaltylab.emu.synchronize import EXPLICIT_KINDS, HIDDEN_KINDS
+from penaltylab.errors import InputError
 
 Body = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
@@ -95,7 +99,7 @@ def test_forbid_sync_raises_in_its_place(operands: tuple[torch.Tensor, torch.Ten
     with emu.forbid_sync(), pytest.raises(emu.HiddenSyncError) as raised:
         HIDDEN[name][1](*operands)
     assert raised.value.sync.kind == HIDDEN[name][0]
-    for part in ("<lambda>", "stream 7", "SIMULATED", "waiting for forward"):
+    for part in (HIDDEN[name][0], "<lambda>", "stream 7", "us (SIMULATED)", "waiting for forward"):
         assert part in str(raised.value)
     assert emu.blocked_us() == blocked
 
@@ -135,6 +139,132 @@ def test_the_guard_goes_when_its_block_raises(module: types.ModuleType) -> None:
     with pytest.raises(ZeroDivisionError), emu.forbid_sync():
         raise ZeroDivisionError
     torch.ones(1, device="emu").item()
+
+
+def sample(x: torch.Tensor) -> float:
+    return x.item()
+
+
+SAMPLE_LINE = inspect.getsourcelines(sample)[1] + 1
+
+
+def step(x: torch.Tensor) -> float:
+    return sample(x) + 1
+
+
+STEP_LINE = inspect.getsourcelines(step)[1] + 1
+
+
+@pytest.mark.parametrize(
+    "allow",
+    [
+        {"item"},
+        "item",
+        [f"test_synchronize.py:{SAMPLE_LINE}"],
+        f"test_synchronize.py({SAMPLE_LINE})",
+        {f"test_synchronize.py({SAMPLE_LINE}): sample"},
+        {f"emu/test_synchronize.py:{SAMPLE_LINE}"},
+        {f"{__file__}:{SAMPLE_LINE}"},
+        {"sample"},
+        {"test_synchronize.py"},
+        {f"test_synchronize.py:{STEP_LINE}"},
+        {"step"},
+        {"copy-d2h", "other.py:1", "step"},
+    ],
+)
+def test_a_kind_a_line_a_function_or_a_file_that_it_is_under_lets_it_pass(module: types.ModuleType, allow: str) -> None:
+    x = torch.ones(1, device="emu")
+    with emu.forbid_sync(allow=allow) as seen:
+        step(x)
+    assert [sync.kind for sync in seen] == ["item"]
+
+
+@pytest.mark.parametrize(
+    "allow",
+    [
+        {"copy-d2h"},
+        {f"test_synchronize.py:{SAMPLE_LINE + 1}"},
+        {f"synchronize.py:{SAMPLE_LINE}"},
+        {"samp"},
+        {"items"},
+        {"other.py"},
+    ],
+)
+def test_what_is_not_meant_does_not_pass(module: types.ModuleType, allow: set[str]) -> None:
+    x = torch.ones(1, device="emu")
+    with emu.forbid_sync(allow=allow), pytest.raises(emu.HiddenSyncError):
+        step(x)
+
+
+def test_an_entry_that_can_mean_nothing_is_refused(module: types.ModuleType) -> None:
+    with pytest.raises(
+        InputError, match=r"allow='copy-h2h': neither a line .* the kinds are boolean-index, .*copy-h2d"
+    ):
+        emu.forbid_sync(allow={"copy-h2h"})
+
+
+def test_the_message_is_one_line_and_the_line_of_the_program(module: types.ModuleType) -> None:
+    stream = module.Stream()
+    stream.name = "forward stream"
+    with stream:
+        emu.busy(1, "forward")
+        x = torch.ones(1, device="emu")
+        with emu.forbid_sync(), pytest.raises(emu.HiddenSyncError) as raised:
+            sample(x)
+    first, second = str(raised.value).splitlines()
+    assert re.fullmatch(
+        r"hidden host synchronization: item \(aten::_local_scalar_dense\) at test_synchronize\.py\(\d+\): sample on "
+        r"stream \d+ forward stream: blocks the host for 10\d\d\.\d us \(SIMULATED\), waiting for forward, "
+        r"at::native::fill_\.Scalar",
+        first,
+    )
+    assert second == "    return x.item()"
+
+
+def in_a_thread(body: Callable[[], object]) -> list[BaseException]:
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            body()
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return raised
+
+
+def test_a_guard_holds_in_every_thread(module: types.ModuleType) -> None:
+    with emu.forbid_sync(allow="copy-d2h"), emu.record_syncs() as seen:
+        (item,) = in_a_thread(lambda: torch.ones(1, device="emu").item())
+        (copy,) = in_a_thread(lambda: torch.tensor([1], pin_memory=True, device="emu"))
+        assert in_a_thread(lambda: torch.tensor([1], pin_memory=True).to("emu", non_blocking=True)) == []
+        assert in_a_thread(lambda: torch.ones(1, device="emu").cpu()) == []
+    assert isinstance(item, emu.HiddenSyncError)
+    assert isinstance(copy, emu.HiddenSyncError)
+    assert (item.sync.kind, copy.sync.kind) == ("item", "copy-h2d")
+    assert [sync.kind for sync in seen] == ["copy-d2h"]
+    assert in_a_thread(lambda: torch.ones(1, device="emu").item()) == []
+
+
+def test_guards_of_two_threads_come_and_go_in_any_order(module: types.ModuleType) -> None:
+    first, second = emu.forbid_sync(), emu.forbid_sync(allow={"item"})
+    first.__enter__()
+    in_a_thread(second.__enter__)
+    first.__exit__(None, None, None)
+    x = torch.ones(1, device="emu")
+    x.item()
+    with pytest.raises(emu.HiddenSyncError):
+        x.cpu()
+    in_a_thread(lambda: second.__exit__(None, None, None))
+    x.cpu()
+
+
+def test_forbid_sync_decorates_a_function(module: types.ModuleType) -> None:
+    with pytest.raises(emu.HiddenSyncError):
+        emu.forbid_sync()(step)(torch.ones(1, device="emu"))
 
 
 def test_what_was_waited_on_reaches_through_events(module: types.ModuleType) -> None:
