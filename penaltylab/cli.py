@@ -67,21 +67,14 @@ def _add(verbs: "argparse._SubParsersAction[_Parser]", name: str, summary: str, 
 
 def _add_run(verbs: "argparse._SubParsersAction[_Parser]") -> None:
     def verb(given: argparse.Namespace) -> int:
-        from penaltylab.commands.run import run_study
+        from penaltylab.commands.run import Options, run_study
 
-        return run_study(
-            given.notebooks,
-            given.device,
-            given.out,
-            given.values,
-            given.sweep,
-            given.workers,
-            given.deadline,
-            given.quick,
-        )
+        return run_study(Options(**{name: value for name, value in vars(given).items() if name != "verb"}))
 
-    parser = _add(verbs, "run", "run notebooks of the study and write their records, traces and report", verb)
-    parser.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", help="name, number or path; default: all that ship")
+    parser = _add(verbs, "run", "run notebooks, or a sweep without them, and write records, traces and a report", verb)
+    parser.add_argument(
+        "notebooks", nargs="*", metavar="NOTEBOOK", help="name, number or path; default: all that ship, unless --sweep"
+    )
     parser.add_argument("--device", choices=["auto", "emu", "cuda"], help="default: auto, the GPU where there is one")
     parser.add_argument("--out", metavar="DIR", help="an empty or new folder; default: runs/DATE-TIME")
     parser.add_argument("-p", dest="values", action="append", default=[], metavar="NAME=VALUE", help="set a parameter")
@@ -90,15 +83,27 @@ def _add_run(verbs: "argparse._SubParsersAction[_Parser]") -> None:
         action="append",
         default=[],
         metavar="NAME=V1,V2,...",
-        help="run once for each value; several make the product",
+        help="run once for each value, or for `all`; several make the product. With NOTEBOOKs a cell is a notebook, "
+        "without one it is a run of the engine, which starts no notebook",
     )
     parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="notebooks at a time (default: %(default)s)"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="at a time; default: one, in a sweep one a GPU, or one a core where time is modelled",
     )
     parser.add_argument(
-        "--deadline", type=float, default=900, metavar="S", help="seconds a notebook may take (default: %(default)g)"
+        "--deadline", type=float, default=900, metavar="S", help="seconds a cell may take (default: %(default)g)"
     )
     parser.add_argument("--quick", action="store_true", help="few steps: does it run at all?")
+    parser.add_argument("--engine", choices=["local", "ray"], default="local", help="where the cells of a sweep run")
+    parser.add_argument("--resume", action="store_true", help="go on in DIR: do only what is not there in this setting")
+    parser.add_argument(
+        "--pairs", type=int, default=20, metavar="N", help="rounds of a sweep in measured time (default: %(default)s)"
+    )
+    parser.add_argument("--traces", action="store_true", help="each cell of a sweep leaves a trace too")
+    parser.add_argument("--yes", action="store_true", help="run a sweep of more than 10,000 cells")
+    parser.add_argument("--with-names", action="store_true", help="record who ran it and on which host")
 
 
 def _add_inspect(verbs: "argparse._SubParsersAction[_Parser]") -> None:

@@ -2,51 +2,80 @@
 
 import contextlib
 import errno
-import shutil
+import hashlib
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from penaltylab import __version__
+from penaltylab.commands.sweep import run_sweep
 from penaltylab.errors import InputError
+from penaltylab.study.folder import reserve, run_folder
 from penaltylab.study.notebooks import find
+from penaltylab.study.provenance import gpus, provenance
 from penaltylab.study.records import CellRecord, Record, Status, now, write_record
+from penaltylab.study.resume import resume_notebooks
+from penaltylab.study.setting import setting
+from penaltylab.study.slots import has_gpu
 from penaltylab.study.sweep import Cell, assignments, plan
-
-FREE_BYTES = 32 << 20
-RESERVED_BYTES = 256 << 10
+from penaltylab.study.torch_build import answer, ask
 
 
-def run_study(
-    notebooks: list[str],
-    device: str | None,
-    out: str | None,
-    values: list[str],
-    sweeps: list[str],
-    workers: int,
-    deadline_s: float,
-    quick: bool,
-) -> int:
-    """Run notebooks into the folder `out`. Returns 0 when all ended well, else 1.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line gave."""
+
+    notebooks: list[str]
+    device: str | None
+    out: str | None
+    values: list[str]
+    sweep: list[str]
+    workers: int | None
+    deadline: float
+    quick: bool
+    engine: str
+    resume: bool
+    pairs: int
+    traces: bool
+    yes: bool
+    with_names: bool
+
+
+def run_study(options: Options) -> int:
+    """Run notebooks, or, given a sweep and no notebook, the cells of the sweep. Returns 0 when all ended well, else 1.
 
     Raises InputError for everything that can be known to be wrong before one starts, and for a full disk.
     """
-    given = assignments(values)
-    if device is not None:
+    given = assignments(options.values)
+    if options.device is not None:
         if "device" in given:
             raise InputError("the device is given twice: by --device and by -p")
-        given["device"] = device
-    cells = plan(find(notebooks), given, assignments(sweeps), quick=quick)
-    if workers < 1 or not 0 < deadline_s < float("inf"):
-        raise InputError(f"--workers {workers} --deadline {deadline_s:g}: both must be positive")
+        given["device"] = options.device
+    for name, value in {"workers": options.workers or 1, "deadline": options.deadline, "pairs": options.pairs}.items():
+        if not 0 < value < float("inf"):
+            raise InputError(f"--{name} {value:g}: must be positive")
+    if options.workers == 0:
+        raise InputError("--workers 0: must be positive")
+    if options.resume and not options.out:
+        raise InputError("--resume: name the folder to go on with by --out DIR")
+    out = Path(options.out or time.strftime("runs/%Y%m%d-%H%M%S"))
+    if options.sweep and not options.notebooks:
+        return run_sweep(options, given, out)
+    if options.engine != "local":
+        raise InputError(f"--engine {options.engine}: takes a sweep without notebooks; notebooks run on this machine")
+    return _run_notebooks(options, given, out)
+
+
+def _run_notebooks(options: Options, given: dict[str, str], out: Path) -> int:
+    sweeps = assignments(options.sweep)
+    cells = plan(find(options.notebooks), given, sweeps, quick=options.quick)
     _check_devices(cells)
-    folder = _prepare(Path(out or time.strftime("runs/%Y%m%d-%H%M%S")))
-    options = {"values": given, "sweeps": assignments(sweeps), "workers": workers, "quick": quick}
-    try:
-        record = _run(cells, folder, workers, deadline_s, options)
-    except OSError as error:
-        raise _cannot_write(folder, error) from error
-    if record.status != "ok" and any(_disk_full(entry.reason) for entry in record.notebooks):
-        raise InputError(f"{folder}: no space left on the disk; what was written before is there")
+    with run_folder(out, options.resume) as folder:
+        record = _run(cells, folder, options, {"values": given, "sweeps": sweeps, "quick": options.quick})
+        if record.status != "ok" and any(_disk_full(entry.reason) for entry in record.notebooks):
+            raise OSError(errno.ENOSPC, "")
     print(f"{record.status}: {folder / 'report.html'}")
     return 0 if record.status == "ok" else 1
 
@@ -58,55 +87,53 @@ def _check_devices(cells: list[Cell]) -> None:
         devices.resolve("cuda")
 
 
-def _prepare(folder: Path) -> Path:
-    """The empty folder of a run, with the places that it needs. Raises InputError where it cannot be had."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise InputError(f"{folder}: not empty; give --out a new folder")
-        for name in ("notebooks", "traces", "figures"):
-            (folder / name).mkdir()
-    except OSError as error:
-        raise _cannot_write(folder, error) from error
-    if shutil.disk_usage(folder).free < FREE_BYTES:
-        raise InputError(f"{folder}: less than {FREE_BYTES >> 20} MiB free on its disk")
-    return folder.resolve()
-
-
-def _run(cells: list[Cell], folder: Path, workers: int, deadline_s: float, given: dict[str, object]) -> Record:
+def _run(cells: list[Cell], folder: Path, options: Options, given: dict[str, object]) -> Record:
     from penaltylab.study.progress import Progress
-    from penaltylab.study.provenance import provenance
     from penaltylab.study.report import write_report
     from penaltylab.study.runner import Runner
 
-    entries = [
-        CellRecord(
-            cell=cell.name,
-            notebook=cell.notebook.path.name,
-            arguments=cell.arguments,
-            params=cell.params.asdict(),
-            params_hash=cell.params.hash(),
-        )
-        for cell in cells
-    ]
-    record = Record(penaltylab=__version__, started=now(), given=given, notebooks=entries, provenance=provenance())
+    here = setting(_device_names(cells))
+    record = Record(penaltylab=__version__, started=now(), given=given, provenance=provenance(options.with_names))
+    record.settings = {here.hash(): msgspec.to_builtins(here)}
+    record.notebooks = [_entry(cell, here.hash()) for cell in cells]
+    todo = resume_notebooks(folder, record) if options.resume else set(range(len(cells)))
     write_record(folder, record)
-    reserve = folder / ".reserve"  # so that a disk that has filled up has room for the record
-    reserve.write_bytes(bytes(RESERVED_BYTES))
+    build = ask()
 
     def save_progress() -> None:
         with contextlib.suppress(OSError):  # said at the end, when it is tried again
             write_record(folder, record)
 
-    with Progress(len(cells)) as progress:
-        runner = Runner(folder, workers, deadline_s, progress)
-        runner.run(cells, entries, save_progress)
-    record.status, record.reason = _verdict(entries, runner.interrupted)
+    with reserve(folder), Progress(len(todo)) as progress:
+        runner = Runner(folder, options.workers or 1, options.deadline, progress)
+        left = sorted(todo)
+        runner.run([cells[index] for index in left], [record.notebooks[index] for index in left], save_progress)
+    record.provenance["torch"] = answer(build)
+    record.status, record.reason = _verdict(record.notebooks, runner.interrupted)
     record.finished = now()
-    reserve.unlink()
     write_record(folder, record)
     write_report(folder, record)
     return record
+
+
+def _device_names(cells: list[Cell]) -> str:
+    """What the cells run on, as far as it can be told without importing torch where there is no GPU."""
+    if not has_gpu() or all(cell.params.device == "emu" for cell in cells):
+        return "emu"
+    return ", ".join(sorted({gpu["name"] for gpu in gpus()})) or "emu"
+
+
+def _entry(cell: Cell, setting_hash: str) -> CellRecord:
+    source = cell.notebook.path.read_bytes()
+    identity = msgspec.json.encode([cell.arguments, cell.params.hash(), setting_hash], order="sorted")
+    return CellRecord(
+        cell=cell.name,
+        notebook=cell.notebook.path.name,
+        arguments=cell.arguments,
+        params=cell.params.asdict(),
+        params_hash=cell.params.hash(),
+        fingerprint=hashlib.sha256(identity + source).hexdigest()[:16],
+    )
 
 
 def _verdict(entries: list[CellRecord], interrupted: str | None) -> tuple[Status, str | None]:
@@ -120,7 +147,3 @@ def _verdict(entries: list[CellRecord], interrupted: str | None) -> tuple[Status
 
 def _disk_full(reason: str | None) -> bool:
     return f"[Errno {errno.ENOSPC}]" in (reason or "")
-
-
-def _cannot_write(folder: Path, error: OSError) -> InputError:
-    return InputError(f"{folder}: cannot be written ({error.strerror or error}); give --out another folder")

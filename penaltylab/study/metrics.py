@@ -1,12 +1,14 @@
 """The numbers of one run, as a line of `results.jsonl`. Times are in us; what a device cannot tell becomes null."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penaltylab.engine.run import Decode
 from penaltylab.params import Params
 from penaltylab.study.records import Row
+
+if TYPE_CHECKING:
+    from penaltylab.engine.run import Decode
 
 MEDIANS = ("step_us", "prepare_us", "cumulate_us", "stall_us", "bubble_us")
 
@@ -26,7 +28,7 @@ def row(cell: str, arm: str, params: Params, device: dict[str, Any], **measured:
     )
 
 
-def metrics(run: Decode) -> dict[str, Any]:
+def metrics(run: "Decode") -> dict[str, Any]:
     """The fields of `Row` that a run of the engine fills, over its steps after warm-up."""
     medians = {f"{name}_median": run.median(name) for name in MEDIANS}
     spread = {f"step_us_p{percent}": run.percentile("step_us", percent) for percent in (10, 90, 99)}

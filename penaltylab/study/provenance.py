@@ -1,5 +1,6 @@
 """What could change a result, besides its parameters: packages, code, machine, driver. No user or host names."""
 
+import getpass
 import hashlib
 import os
 import platform
@@ -23,29 +24,50 @@ GPU_FIELDS = (
     "power.limit",
     "memory.total",
 )
+VARIABLES = ("OMP_", "MKL_", "CUDA_VISIBLE", "CUDA_LAUNCH", "HIP_VISIBLE", "ROCR_VISIBLE", "PYTORCH_", "TORCH_CUDA")
+"""How the names of environment variables begin that change what is measured and tell nothing of who measures."""
 
 
-def provenance() -> dict[str, Any]:
-    """Where a run takes place, as plain values; what this machine cannot tell is null or left out."""
+def provenance(names: bool = False) -> dict[str, Any]:
+    """Where a run takes place, as plain values; what this machine cannot tell is null or left out.
+
+    Who ran it and on which host is in it only if `names` asks for it.
+    """
+    python, system = python_and_system()
+    who = {"user": getpass.getuser(), "host": platform.node()} if names else {}
     return {
+        **who,
         "penaltylab": __version__,
         "git": git_revision(),
         "lock_sha256": lock_hash(),
-        "python": platform.python_version(),
+        "python": python,
         "packages": packages(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "system": system,
         "cpu": cpu_model(),
+        "governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "memory": _line("/proc/meminfo"),
+        "container": container(),
+        "environment": {name: value for name, value in os.environ.items() if name.startswith(VARIABLES)},
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "gpus": gpus(),
     }
 
 
+def python_and_system() -> tuple[str, str]:
+    """The interpreter's version, and the kernel with its release and architecture."""
+    return platform.python_version(), f"{platform.system()} {platform.release()} {platform.machine()}"
+
+
 def git_revision() -> dict[str, Any] | None:
-    """The checkout's revision and whether it holds uncommitted changes; None for an installed package."""
+    """The checkout's revision, and a hash of what is changed in it since; None for an installed package."""
     if not (ROOT / ".git").exists():
         return None
     revision, changes = _output(["git", "rev-parse", "HEAD"]), _output(["git", "status", "--porcelain"])
-    return {"revision": revision, "dirty": bool(changes)} if revision else None
+    if not revision:
+        return None
+    difference = _output(["git", "diff", "HEAD"]) or ""
+    digest = hashlib.sha256(f"{changes}\n{difference}".encode()).hexdigest()[:16] if changes else None
+    return {"revision": revision, "dirty": bool(changes), "changes": digest}
 
 
 def lock_hash() -> str | None:
@@ -67,6 +89,21 @@ def cpu_model() -> str | None:
     except OSError:
         return platform.processor() or None
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+
+
+def container() -> str | None:
+    """What kind of container this process is in, as far as its usual marks tell."""
+    marks = {"docker": Path("/.dockerenv").exists(), "podman": Path("/run/.containerenv").exists()}
+    marks |= {"kubernetes": "KUBERNETES_SERVICE_HOST" in os.environ, "apptainer": "APPTAINER_NAME" in os.environ}
+    return ", ".join(name for name, found in marks.items() if found) or None
+
+
+def _line(path: str) -> str | None:
+    """The first line of a file of the kernel's; None where there is none."""
+    try:
+        return Path(path).read_text().splitlines()[0].strip()
+    except (OSError, IndexError):
+        return None
 
 
 def gpus() -> list[dict[str, str]]:

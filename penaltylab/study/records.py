@@ -1,5 +1,6 @@
 """What a run leaves behind: `record.json` (what ran and how it ended) and `results.jsonl` (what was measured)."""
 
+import errno
 import os
 import tempfile
 import time
@@ -9,6 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
+
+from penaltylab.errors import InputError
 
 SCHEMA = 1
 Status = Literal["ok", "failed", "interrupted"]
@@ -64,7 +67,24 @@ class CellRecord(Struct, kw_only=True):
     arguments: dict[str, Any]
     params: dict[str, Any]
     params_hash: str
+    fingerprint: str = ""
+    """Equal for runs of the same notebook with the same values in the same setting."""
     executed: str | None = None
+
+
+class SweepRecord(Struct, kw_only=True):
+    """A sweep without a notebook: how many cells and runs there are, and where this run of it got them from."""
+
+    cells: int
+    runs: int
+    baseline: str
+    workers: int
+    engine: str
+    measured: int = 0
+    reused: int = 0
+    replaced: dict[str, int] = field(default_factory=dict)
+    """How many earlier rows were measured again, by reason."""
+    failed: int = 0
 
 
 class Record(Struct, kw_only=True):
@@ -77,8 +97,11 @@ class Record(Struct, kw_only=True):
     started: str
     finished: str | None = None
     given: dict[str, Any]
-    notebooks: list[CellRecord]
+    notebooks: list[CellRecord] = field(default_factory=list)
+    sweep: SweepRecord | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What else could have changed the results, by the hash that rows name; see `penaltylab.study.setting`."""
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -87,8 +110,16 @@ def write_record(folder: Path, record: Record) -> None:
 
 
 def read_record(folder: Path) -> Record:
-    """Read `record.json` of a run."""
-    return msgspec.json.decode((folder / "record.json").read_bytes(), type=Record)
+    """Read `record.json` of a run. Raises InputError where there is none, or one that this version cannot read."""
+    path = folder / "record.json"
+    try:
+        content = path.read_bytes()
+        _check_schema(path, msgspec.json.decode(content, type=_Versioned).schema)
+        return msgspec.json.decode(content, type=Record)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; is {folder} the folder of a run?") from None
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path}: not a record of a run ({error})") from None
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -108,19 +139,40 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def append_row(folder: Path, row: Row) -> None:
     """Append a line to `results.jsonl` in one write, so that notebooks that run side by side do not mix theirs."""
+    line = msgspec.json.encode(row) + b"\n"
     handle = os.open(folder / "results.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(handle, msgspec.json.encode(row) + b"\n")
+        written = os.write(handle, line)
+        if written < len(line):
+            os.ftruncate(handle, os.fstat(handle).st_size - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(handle)
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
-    """The lines of `results.jsonl`; none where nothing was measured. A last line cut short by a kill is left out."""
+    """The lines of `results.jsonl`; none where nothing was measured. A last line cut short by a kill is left out.
+
+    Raises InputError for any other line that is no result, or is one of another version.
+    """
     path = folder / "results.jsonl"
-    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
-        if line.endswith(b"\n"):
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True) if path.exists() else [], 1):
+        if not line.endswith(b"\n"):
+            continue
+        try:
+            _check_schema(path, msgspec.json.decode(line, type=_Versioned).schema)
             yield msgspec.json.decode(line, type=Row)
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path}, line {number}: not a result ({error})") from None
+
+
+class _Versioned(Struct):
+    schema: int
+
+
+def _check_schema(path: Path, schema: int) -> None:
+    if schema != SCHEMA:
+        raise InputError(f"{path}: schema {schema}, written by another penaltylab; this one reads schema {SCHEMA}")
 
 
 def now() -> str:

@@ -47,8 +47,7 @@ def plan(
     of them takes, naming those they take, and for a value that `Params` refuses.
     """
     choices = {name: texts.split(",") for name, texts in sweeps.items()}
-    for name in choices.keys() & values.keys():
-        raise InputError(f"{name} is both set by -p and swept by --sweep")
+    check_not_both(values, sweeps)
     for name in [*values, *choices]:
         _check_taken(name, notebooks)
     cells = []
@@ -61,6 +60,12 @@ def plan(
             )
     _check_distinct(cells)
     return cells
+
+
+def check_not_both(values: dict[str, str], sweeps: dict[str, str]) -> None:
+    """Raises InputError for a name that is set and swept."""
+    for name in sweeps.keys() & values.keys():
+        raise InputError(f"{name} is both set by -p and swept by --sweep")
 
 
 def _takes(notebook: Notebook, name: str) -> bool:

@@ -6,9 +6,11 @@ import json
 import platform
 import socket
 
+import pytest
 import torch
 
 from penaltylab.study.provenance import ROOT, git_revision, gpus, lock_hash, packages, provenance
+from penaltylab.study.torch_build import answer, ask
 
 
 def test_it_is_plain_and_names_what_runs() -> None:
@@ -16,6 +18,22 @@ def test_it_is_plain_and_names_what_runs() -> None:
     assert found["python"] == platform.python_version()
     assert found["packages"]["torch"] == torch.__version__
     assert found["cpus"] >= 1
+    assert {"cpu", "governor", "memory", "container", "system", "git", "lock_sha256", "gpus"} <= found.keys()
+
+
+def test_only_variables_that_change_what_is_measured_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("SECRET_TOKEN", "s3cret")
+    found = provenance()["environment"]
+    assert found["OMP_NUM_THREADS"] == "3"
+    assert "SECRET_TOKEN" not in found
+
+
+def test_how_torch_was_built_is_asked_of_another_process() -> None:
+    found = answer(ask())
+    assert found is not None
+    assert found["version"] == torch.__version__
+    assert "PyTorch built with" in found["flags"]
 
 
 def test_the_lock_is_told_by_its_hash() -> None:
