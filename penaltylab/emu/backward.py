@@ -34,6 +34,11 @@ class Backward:
         """No forward is known."""
         self._forward.clear()
 
+    @property
+    def running(self) -> bool:
+        """Whether a backward pass is under way."""
+        return self._caller is not None
+
     def note(self, queue: Queue) -> None:
         """An operator runs on `queue` with gradients enabled; its node, if it has one, was numbered just before."""
         number, current = _next_number(), self._device.current

@@ -9,6 +9,7 @@ import torch
 
 from penaltylab.emu.backward import Backward
 from penaltylab.emu.clock import Clock
+from penaltylab.emu.freed import FreedMemory
 from penaltylab.emu.hazards import Hazards
 from penaltylab.emu.hostwrites import HostWrites
 from penaltylab.emu.log import Log, Recorder
@@ -46,7 +47,8 @@ class Device:
         self.host_order: Order = {}
         self.host_version = 0
         self.syncs = Syncs()
-        self.hazards = Hazards(self.host_order)
+        self.freed = FreedMemory(self)
+        self.hazards = Hazards(self.host_order, self.freed)
         self.host_writes = HostWrites(self)
         self.pinned = PinnedPool(self)
         self.backward = Backward(self)
@@ -66,7 +68,9 @@ class Device:
         self.h2d, self.d2h = CopyEngine(), CopyEngine()
         self.copies = 0
         self.syncs.found = []
+        self.freed.reset()
         self.hazards.found = []
+        self.hazards.host_lost.clear()
         self.host_writes.reset()
         self.pinned.reset()
         self.backward.reset()

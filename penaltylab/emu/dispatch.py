@@ -104,9 +104,14 @@ class Call:
         """A new device tensor, written by this operator."""
         result, memory = adopt(out)
         memory.queue = queue = self.queue
+        if queue.freed:
+            self.device.freed.give_out(memory, queue)
         if (nbytes := memory.nbytes) and self.traits.computes:
             self.moved += nbytes
             memory.writes[queue.stream_id, *WHOLE] = self.stamp
+            if memory.inherits:
+                device = self.device
+                device.hazards.found += device.freed.overwrite(memory, queue, self.stamp, device.clock.now_us)
         return result
 
     def launch(self, args: tuple[Any, ...], out: Any) -> None:

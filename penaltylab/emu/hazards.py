@@ -4,13 +4,17 @@ Accesses are kept by allocation, so that memory which is freed and given out aga
 that disjoint slices of one buffer do not alarm.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from penaltylab.emu.queues import Order, Queue, Stamp
+from penaltylab.emu.queues import LostRecord, Order, Queue, Stamp
 from penaltylab.emu.sites import format_site
+
+if TYPE_CHECKING:
+    from penaltylab.emu.freed import FreedBlock, FreedMemory, Life
 
 Extent = tuple[int, int, Any]
 """First byte, one past the last, and (shape, stride, item size) where the bytes between are not all touched."""
@@ -29,6 +33,9 @@ _EXACT_ELEMENTS = 1 << 20
 class Hazard:
     """Two accesses that nothing orders. `kind` is host-write, read-after-write, write-after-read or write-after-write;
     `first_site` is the line of the earlier access, `second_site` that of the later one.
+
+    Of kind freed-in-use they are the last use of the memory and where it is freed. Of kind event-recorded-again, which
+    follows the race that it explains, they are the two records of the event.
     """
 
     kind: str
@@ -45,9 +52,12 @@ class Allocation:
 
     `nbytes` is what that tensor holds, `queue` the one stream that has touched it unless `shared`.
     With more than `room` accesses, those that the host has waited for are forgotten: all that is to come is after them.
+    `life` ends with the memory once other streams have used it; `inherits` is freed memory that this may be.
     """
 
-    __slots__ = ("alias", "dtype", "nbytes", "queue", "reads", "room", "shape", "shared", "stride", "writes")
+    __slots__ = (
+        "alias", "dtype", "inherits", "life", "nbytes", "queue", "reads", "room", "shape", "shared", "stride", "writes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.alias: torch.Tensor | None = None
@@ -58,6 +68,8 @@ class Allocation:
         self.queue: Queue | None = None
         self.shared = False
         self.room = _ROOM
+        self.life: Life | None = None
+        self.inherits: list[FreedBlock] = []
         self.reads: dict[Access, Stamp] = {}
         self.writes: dict[Access, Stamp] = {}
 
@@ -67,7 +79,10 @@ class Hazards:
     """The hazards caught since the device was configured. `host_order` is what the host has waited for."""
 
     host_order: Order
+    freed: "FreedMemory"
     found: list[Hazard] = field(default_factory=list)
+    host_lost: deque[LostRecord] = field(default_factory=lambda: deque(maxlen=64))
+    """What events that the host waited for had stood for earlier."""
 
     def touch(self, memory: Allocation, extent: Extent, write: bool, queue: Queue, stamp: Stamp, now_us: float) -> None:
         """The operation `stamp` of `queue` reads or writes `extent`."""
@@ -76,6 +91,7 @@ class Hazards:
                 memory.queue = queue
             else:
                 memory.shared = True
+                self.freed.share(memory, queue)
         accesses = memory.writes if write else memory.reads
         if memory.shared:
             self._check(memory, extent, write, queue, stamp, now_us)
@@ -100,9 +116,28 @@ class Hazards:
             nbytes = min(shared, memory.nbytes) if memory.nbytes else shared
             streams = access[0], queue.stream_id
             self.found.append(_hazard(kind, streams, earlier, stamp, nbytes, now_us))
+            self.explain(access[0], earlier[0], queue.lost, now_us)
         if write:
+            if memory.inherits:
+                self.found += self.freed.overwrite(memory, queue, stamp, now_us)
             _forget_covered(memory.reads, extent)
             _forget_covered(memory.writes, extent)
+
+    def explain(self, stream_id: int, number: int, lost: deque[LostRecord], now_us: float) -> None:
+        """Operation `number` of `stream_id` was not waited for: had an event stood for it before it was recorded again?
+
+        `lost` is what the events that the later stream waited for had stood for.
+        """
+        for where in (lost, self.host_lost):
+            for record in [record for record in where if record.order.get(stream_id, 0) >= number]:
+                where.remove(record)
+                first, second = format_site(record.site), format_site(record.again)
+                message = (
+                    f"event-recorded-again: an event recorded at {first} was recorded again at {second}, on a stream "
+                    f"that had not waited, before it was waited for, so that the wait does not reach back to the first"
+                )
+                self.found.append(Hazard("event-recorded-again", message, first, second, (stream_id,), 0, now_us))
+                return
 
 
 def _latest(accesses: dict[Access, Stamp], extent: Extent, order: Order, stream_id: int) -> tuple[Access, Stamp] | None:

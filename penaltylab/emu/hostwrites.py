@@ -129,7 +129,6 @@ class HostWrites:
             f"{kind}: {who} {verb} pinned memory that {name} at {format_site(first)} on stream {copy.stream_id} "
             f"may {does}: {effect}"
         )
-        now_us = self._device.clock.now_us
-        self._device.hazards.found.append(
-            Hazard(kind, message, format_site(first), where, (copy.stream_id,), copy.nbytes, now_us)
-        )
+        now_us, hazards = self._device.clock.now_us, self._device.hazards
+        hazards.found.append(Hazard(kind, message, format_site(first), where, (copy.stream_id,), copy.nbytes, now_us))
+        hazards.explain(copy.stream_id, copy.stamp[0], hazards.host_lost, now_us)

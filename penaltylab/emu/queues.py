@@ -1,8 +1,12 @@
 """The device's side of streams: queues of operations in virtual time, and the copy engines they share."""
 
 from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
 from penaltylab.emu.sites import Site
+
+if TYPE_CHECKING:
+    from penaltylab.emu.freed import FreedBlock
 
 Order = dict[int, int]
 """A vector clock: for each stream id, the last operation that is known to have happened before."""
@@ -11,13 +15,22 @@ Stamp = tuple[int, Site, str]
 """An operation's number, its call site and its name."""
 
 
+class LostRecord(NamedTuple):
+    """A point that an event stood for until, at `again`, it was recorded somewhere that is not after it."""
+
+    order: Order
+    site: Site
+    again: Site
+
+
 class Queue:
     """One hardware stream.
 
-    `tail_us` is when everything enqueued so far is done; `order` is what happened before its next operation.
+    `tail_us` is when everything enqueued so far is done; `order` is what happened before its next operation; `freed` is
+    memory allocated here that was freed in use; `lost` is what events waited for here had stood for earlier.
     """
 
-    __slots__ = ("host_seen", "name", "order", "priority", "recent", "stream_id", "tail_us")
+    __slots__ = ("freed", "host_seen", "lost", "name", "order", "priority", "recent", "stream_id", "tail_us")
 
     def __init__(self, stream_id: int, priority: int = 0) -> None:
         self.stream_id = stream_id
@@ -30,6 +43,8 @@ class Queue:
         self.tail_us = 0.0
         self.host_seen = -1
         self.name = ""
+        self.freed: list[FreedBlock] = []
+        self.lost: deque[LostRecord] = deque(maxlen=64)
         self.recent: deque[tuple[float, float, Stamp]] = deque(maxlen=256)
 
     def join(self, order: Order) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from penaltylab.emu import special
+from penaltylab.emu.alias import memory_of
 from penaltylab.emu.device import Device
 from penaltylab.emu.dispatch import Kernel, make_kernel
 from penaltylab.emu.pinned import pinned_block
@@ -68,7 +69,7 @@ def register_kernels(device: Device) -> list[torch.library.Library]:
 
 def _record_stream(device: Device) -> Kernel:
     def kernel(tensor: torch.Tensor, stream: torch.Stream) -> None:
-        device.queue_of(stream)  # memory is never given out again here, so that only a wrong stream can be told
+        device.freed.record(memory_of(tensor), device.queue_of(stream))
 
     return kernel
 

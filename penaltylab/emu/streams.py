@@ -6,9 +6,11 @@ import torch
 
 from penaltylab.emu.alias import check_device
 from penaltylab.emu.device import Device
-from penaltylab.emu.queues import Order, Queue
+from penaltylab.emu.queues import LostRecord, Order, Queue
+from penaltylab.emu.sites import Site
 
 _PRIVATE_USE_1 = 20
+_LOST_KEPT = 7
 
 
 class Stream(torch.Stream):
@@ -61,6 +63,7 @@ class Stream(torch.Stream):
             device.call("cudaStreamWaitEvent", device.machine.event_wait_us, queue.stream_id, device.sites.caller())
             if event._order is not None:
                 queue.join(event._order)
+                queue.lost.extend(event._lost)
                 queue.tail_us = max(queue.tail_us, event._done_us)
 
     def record_event(self, event: "Event | None" = None) -> "Event":  # type: ignore[override]
@@ -112,6 +115,8 @@ class Event(torch.Event):
     _order: Order | None
     _done_us: float
     _stream_id: int
+    _site: Site
+    _lost: list[LostRecord]
 
     def __new__(
         cls,
@@ -129,7 +134,7 @@ class Event(torch.Event):
             of = runtime().device
         self = super().__new__(cls, device="emu", enable_timing=enable_timing)
         self._device, self._timed = of, enable_timing
-        self._order, self._done_us, self._stream_id = None, 0.0, 0
+        self._order, self._done_us, self._stream_id, self._site, self._lost = None, 0.0, 0, None, []
         return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -144,7 +149,9 @@ class Event(torch.Event):
             device.host_writes.look(site, thorough=True)
             device.stamp(queue, site, "Event.record")
             device.call("cudaEventRecord", device.machine.event_record_us, queue.stream_id, site)
-            self._order = dict(queue.order)
+            if self._order is not None and queue.order.get(self._stream_id, 0) < self._order[self._stream_id]:
+                self._lost = [*self._lost[-_LOST_KEPT:], LostRecord(self._order, self._site, site)]
+            self._order, self._site = dict(queue.order), site
             self._done_us = max(queue.tail_us, clock.now_us)
             self._stream_id = queue.stream_id
 
@@ -162,6 +169,7 @@ class Event(torch.Event):
             done = self._order is None or self._done_us <= clock.now_us
             if done and self._order is not None:
                 device.know(self._order)
+                device.hazards.host_lost.extend(self._lost)
         return done
 
     def synchronize(self) -> None:
@@ -173,6 +181,7 @@ class Event(torch.Event):
             done = self._done_us if self._order is not None else clock.now_us
             sync = device.planned_until("event-synchronize", "Event.synchronize", self._stream_id, done, order, site)
             sync.blocked_us = device.wait("cudaEventSynchronize", self._stream_id, done, order, site)
+            device.hazards.host_lost.extend(self._lost)
 
     def elapsed_time(self, end_event: "Event") -> float:  # type: ignore[override]
         """Milliseconds of virtual time between two recorded points, both of which must have passed."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from penaltylab.emu.alias import Tensor, check_device, extent_of, memory_of, set_to, to_cpu, to_emu
+from penaltylab.emu.alias import Tensor, adopt, check_device, extent_of, memory_of, set_to, to_cpu
 from penaltylab.emu.costs import kernel_us
 from penaltylab.emu.device import Device
 from penaltylab.emu.pinned import pinned_block
@@ -69,10 +69,13 @@ class Transfers:
             return to_copy._op_dk(_COMPOSITE, tensor, non_blocking=non_blocking, **options)
         with self.device.clock:
             if device is None or device.type == "emu":
-                result = to_emu(to_copy._op(to_cpu(tensor), dtype=dtype, memory_format=memory_format))
+                result, memory = adopt(to_copy._op(to_cpu(tensor), dtype=dtype, memory_format=memory_format))
+                memory.queue = queue = self.device.current_queue()
+                if queue.freed:
+                    self.device.freed.give_out(memory, queue)
                 self.device.clock.now_us += self.device.machine.alloc_us
                 if result.numel():
-                    self._move(self.device.current_queue(), tensor, result, self.device.sites.caller())
+                    self._move(queue, tensor, result, self.device.sites.caller())
                 return result
             if device.type != "cpu":
                 raise RuntimeError(f"emu: no copies to {device}; go through the host")

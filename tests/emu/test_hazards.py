@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from penaltylab import emu
 
@@ -320,66 +318,84 @@ def test_two_streams_that_share_a_pinned_buffer(module: types.ModuleType) -> Non
     assert kinds() == ["read-after-write"]
 
 
-# Random programs: each operation adds one buffer to another, on one of three streams; every pair that shares a
-# buffer is ordered by an event. Without hazards as they are; with one when the event that orders a pair is taken away.
-
-STEPS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=12)
+# An event that is recorded again before it is waited for
 
 
-def conflict(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
-    return one[2] in other[1:] or other[2] == one[1]
+def record(event: torch.Event, stream: torch.Stream) -> None:
+    event.record(stream)
 
 
-def run(steps: list[tuple[int, int, int]], dropped: int | None = None) -> None:
-    """Run `steps`; the operation of number `dropped` waits for nobody."""
-    module = torch.get_device_module("emu")
-    emu.configure("h100")
-    buffers = [torch.zeros(4, device="emu") for _ in range(4)]
-    module.synchronize()
-    streams = [module.Stream() for _ in range(3)]
-    events = []
-    for number, (stream, source, target) in enumerate(steps):
-        if number != dropped:
-            for earlier in range(number):
-                if conflict(steps[earlier], steps[number]):
-                    streams[stream].wait_event(events[earlier])
-        with streams[stream]:
-            buffers[target].add_(buffers[source])
-        events.append(streams[stream].record_event())
+def record_again(event: torch.Event, stream: torch.Stream) -> None:
+    event.record(stream)
 
 
-@settings(max_examples=100, deadline=None)
-@given(STEPS)
-def test_a_correctly_ordered_program_has_no_hazard(steps: list[tuple[int, int, int]]) -> None:
-    emu.register()
-    run(steps)
+def test_an_event_recorded_again_elsewhere_before_its_wait_explains_the_race(two: TwoStreams) -> None:
+    event, third = two.module.Event(), two.module.Stream()
+    two.read_there()
+    record(event, two.side)
+    record_again(event, third)
+    two.module.current_stream().wait_event(event)
+    two.write_here()
+    race, cause = emu.hazards()
+    assert (race.kind, line_of(race.first_site), line_of(race.second_site)) == (
+        "write-after-read",
+        "read_there",
+        "write_here",
+    )
+    assert (cause.kind, line_of(cause.first_site), line_of(cause.second_site)) == (
+        "event-recorded-again",
+        "record",
+        "record_again",
+    )
+
+
+@pytest.mark.parametrize("wait", ["synchronize", "query"])
+def test_so_it_does_where_the_host_waits(module: types.ModuleType, wait: str) -> None:
+    event, other, host = module.Event(), module.Stream(), torch.tensor([1, 2, 3], pin_memory=True)
+    enqueue(host)
+    record(event, module.current_stream())
+    record_again(event, other)
+    getattr(event, wait)()
+    host.fill_(5)
+    assert kinds() == ["host-write", "event-recorded-again"]
+    assert line_of(emu.hazards()[1].first_site) == "record"
+
+
+def test_recorded_again_later_on_its_own_stream_it_covers_the_first_point(two: TwoStreams) -> None:
+    event = two.module.Event()
+    two.read_there()
+    record(event, two.side)
+    record_again(event, two.side)
+    two.module.current_stream().wait_event(event)
+    two.write_here()
     assert emu.hazards() == []
 
 
-@settings(max_examples=100, deadline=None)
-@given(STEPS, st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 3)))
-def test_a_last_operation_that_waits_for_nobody_is_caught_if_it_shares_with_another_stream(
-    steps: list[tuple[int, int, int]], last: tuple[int, int, int]
-) -> None:
-    emu.register()
-    program = [*steps, last]
-    run(program, dropped=len(steps))
-    known = happened_before_last(program)
-    races = any(conflict(step, last) and number not in known for number, step in enumerate(steps) if step[0] != last[0])
-    assert bool(emu.hazards()) == races
+def test_recorded_again_on_a_stream_that_has_waited_it_covers_the_first_point(two: TwoStreams) -> None:
+    event, third = two.module.Event(), two.module.Stream()
+    two.read_there()
+    record(event, two.side)
+    third.wait_event(event)
+    record_again(event, third)
+    two.module.current_stream().wait_event(event)
+    two.write_here()
+    assert emu.hazards() == []
 
 
-def happened_before_last(program: list[tuple[int, int, int]]) -> set[int]:
-    """What is before the last operation through its own stream, though it waits for nobody itself."""
-    before: list[set[int]] = []
-    for number, step in enumerate(program[:-1]):
-        seen: set[int] = set()
-        for earlier in range(number):
-            if program[earlier][0] == step[0] or conflict(program[earlier], step):
-                seen |= {earlier} | before[earlier]
-        before.append(seen)
-    known: set[int] = set()
-    for number, step in enumerate(program[:-1]):
-        if step[0] == program[-1][0]:
-            known |= {number} | before[number]
-    return known
+def test_recorded_again_when_nobody_needs_the_first_point_is_no_hazard(two: TwoStreams) -> None:
+    event, third = two.module.Event(), two.module.Stream()
+    for stream in (two.side, third, two.side, third):
+        record_again(event, stream)
+        two.module.current_stream().wait_event(event)
+    two.write_here()
+    assert emu.hazards() == []
+
+
+def test_a_race_that_the_first_record_would_not_have_ordered_is_not_blamed_on_it(two: TwoStreams) -> None:
+    event, third = two.module.Event(), two.module.Stream()
+    record(event, two.side)
+    two.read_there()
+    record_again(event, third)
+    two.module.current_stream().wait_event(event)
+    two.write_here()
+    assert kinds() == ["write-after-read"]
