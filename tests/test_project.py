@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-SMALL_BY_DESIGN = {"errors.py", "resources.py", "__init__.py", "__main__.py"}
+SMALL_BY_DESIGN = {"errors.py", "resources.py", "names.py", "__init__.py", "__main__.py"}  # leaves that several packages share
 SUPPORTED = ("3.11.9", "3.12.4", "3.13.1")
 
 
