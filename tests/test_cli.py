@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+HUNDRED = ",".join(map(str, range(100, 200)))
 VERBS = ["run", "inspect", "upstream", "bench", "view", "calibrate", "doctor"]
 
 
@@ -30,6 +31,13 @@ MISTAKES = [
     (["run", "02", "--sweep", "seed="], "seed=''"),
     (["run", "02", "--sweep", "seed=1,1"], "twice"),
     (["run", "02", "--sweep", "seed=1,2", "-p", "seed=3"], "seed"),
+    (["run", "--sweep", "seed="], "value missing"),
+    (["run", "--sweep", "stepz=1,2"], "stepz"),
+    (["run", "--sweep", "seed=1,2", "--workers", "0"], "--workers 0"),
+    (["run", "--sweep", "seed=1,2", "--pairs", "0"], "--pairs 0"),
+    (["run", "--sweep", "seed=1,2", "--resume"], "--out"),
+    (["run", "--sweep", f"seed={HUNDRED}", "--sweep", f"batch_size={HUNDRED}", "--sweep", f"steps={HUNDRED}"], "--yes"),
+    (["run", "02", "--engine", "ray"], "--engine ray"),
     (["inspect"], "TRACE"),
     (["inspect", "no-such-trace.json"], "no-such-trace.json"),
     (["inspect", "x.json", "--format", "xml"], "xml"),

@@ -25,8 +25,11 @@ def run_folder(path: Path, resume: bool = False) -> Iterator[Path]:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
+        if not (path / LOCK).exists():  # nothing of ours goes into somebody's folder
+            _check(path, resume)
         with _locked(path):
-            _prepare(path, resume)
+            _check(path, resume)
+            _prepare(path)
             yield path.resolve()
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -61,12 +64,15 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _prepare(folder: Path, resume: bool) -> None:
+def _check(folder: Path, resume: bool) -> None:
     found = {entry.name for entry in folder.iterdir()} - {LOCK}
     if found and not resume:
         raise InputError(f"{folder}: not empty; give --out a new folder, or --resume to go on with what is there")
     if found and "record.json" not in found:
         raise InputError(f"{folder}: not the folder of a run, so that --resume has nothing to go on with")
+
+
+def _prepare(folder: Path) -> None:
     for scratch in folder.glob(".*.json*.*"):  # of a write that a kill cut short
         scratch.unlink()
     for name in PLACES:
