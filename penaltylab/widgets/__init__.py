@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penaltylab.widgets.pages import figure_html as figure_html
     from penaltylab.widgets.pages import runtime_html as runtime_html
     from penaltylab.widgets.pages import standalone_html as standalone_html
+    from penaltylab.widgets.pages import timeline_html as timeline_html
 
 _WHERE = {
     "explorer": "penaltylab.widgets.controls",
@@ -19,6 +20,7 @@ _WHERE = {
     "runtime_html": "penaltylab.widgets.pages",
     "standalone_html": "penaltylab.widgets.pages",
     "timeline": "penaltylab.widgets.notebook",
+    "timeline_html": "penaltylab.widgets.pages",
 }
 
 

@@ -53,6 +53,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]
             control.style.description_width = "60px"
             if isinstance(control, ipywidgets.ToggleButtons):
                 control.style.button_width = "92px"
+                control.layout.width = "max-content"
             control.observe(self._chosen, names="value")
         self.timeline = Timeline()
         self.said = ipywidgets.Label()
@@ -67,11 +68,15 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]
         try:
             traces = [self._trace({**chosen, "h2d": h2d}) for h2d in (BASELINE, chosen["h2d"])]
         except InputError as error:
-            self.said.value = str(error)
+            self._say(str(error))
             return
         place = f"{chosen['path']} path, {chosen['barrier']} barrier, forward {chosen['forward_ms']:g} ms"
         self.timeline.show(traces, [f"{h2d}: {place}" for h2d in (BASELINE, chosen["h2d"])])
-        self.said.value = ""
+        self._say("")
+
+    def _say(self, text: str) -> None:
+        self.said.value = text
+        self.said.layout.display = None if text else "none"
 
     def _trace(self, changes: dict[str, Any]) -> str:
         given = {**self._given, **_STEPS, **changes}

@@ -14,8 +14,8 @@ from penaltylab.traces.sites import find_sites
 from penaltylab.traces.stalls import Analysis, Stall
 from penaltylab.traces.trace import Floats, LinkedSlices, Slices
 from penaltylab.widgets import scene
+from penaltylab.widgets.intervals import depths, without
 from penaltylab.widgets.names import Table
-from penaltylab.widgets.nested import depths
 from penaltylab.widgets.scene import Codes, Lane, Track
 
 _MOST_STREAMS: Final = 8
@@ -51,15 +51,15 @@ class Builder:
         return [lane for lane in [*built, self._copies()] if any(len(track) for track in lane.tracks)]
 
     def _threads(self) -> list[int]:
-        """The busiest host thread, then those that stalled longest."""
+        """The host threads that stood still, longest first, and the busiest one."""
         trace = self.analysis.trace
         table = trace.runtime if len(trace.runtime) else trace.operators if len(trace.operators) else trace.annotations
         stalled: dict[int, float] = {}
         for stall, lane in zip(self.analysis.stalls, self.analysis.lanes, strict=True):
             stalled[lane] = stalled.get(lane, 0.0) + stall.stall_us
         busiest = [int(np.bincount(table.lane).argmax())] if len(table) else []
-        others = sorted(stalled.keys() - set(busiest), key=lambda lane: -stalled[lane])
-        return [*busiest, *others][:_MOST_THREADS]
+        standing = sorted(stalled, key=lambda lane: -stalled[lane])
+        return list(dict.fromkeys([*standing[: _MOST_THREADS - 1], *busiest, *standing]))[:_MOST_THREADS]
 
     def _host(self, thread: int, several: bool) -> list[Lane]:
         trace = self.analysis.trace
@@ -71,12 +71,18 @@ class Builder:
                 (trace.runtime, scene.CALL),
             )
         ]
-        begins = np.concatenate([track.start for track in calls])
-        ends = begins + np.concatenate([track.dur for track in calls])
-        busy = np.array(merged(begins, ends, self.first - self.zero, self.last - self.zero, closed=0.0)).reshape(-1, 2)
-        running = Track.of(0, busy[:, 0] + self.first - self.zero, busy[:, 1] - busy[:, 0], scene.RUNNING)
+        stalls = self._stalls(thread)
+        busy = without(self._union(calls), self._union(stalls))
+        running = Track.of(0, busy[:, 0], busy[:, 1] - busy[:, 0], scene.RUNNING)
         label = f"host {trace.lanes[thread][1]}" if several else "host"
-        return [Lane(label, scene.HOST, [running, *self._stalls(thread)]), Lane("calls", scene.CALLS, _stacked(calls))]
+        return [Lane(label, scene.HOST, [running, *stalls]), Lane("calls", scene.CALLS, _stacked(calls))]
+
+    def _union(self, tracks: list[Track]) -> Floats:
+        """When any slice of these tracks goes on, as rows of begin and end."""
+        begins = np.concatenate([np.zeros(0), *(track.start for track in tracks)])
+        ends = begins + np.concatenate([np.zeros(0), *(track.dur for track in tracks)])
+        first, last = self.first - self.zero, self.last - self.zero
+        return np.array(merged(begins, ends, first, last, closed=0.0)).reshape(-1, 2) + first
 
     def _calls(self, thread: int, table: Slices, sort: int) -> Track:
         chosen = np.flatnonzero((table.lane == thread) & self._inside(table))

@@ -52,20 +52,30 @@ def runtime_html() -> str:
     return f'<style>\n{style()}</style>\n<script type="module">\n{script("page.js")}</script>'
 
 
-def standalone_html(
+def timeline_html(
     traces: Sequence[str | Path | Trace],
     labels: Sequence[str] | None = None,
     steps: tuple[int, int] | None = None,
     caption: str = "",
 ) -> str:
-    """A timeline of these traces as HTML that is whole by itself, to put anywhere in a page; as `timeline` otherwise.
+    """A timeline of these traces as a `figure`, arguments as of `timeline`; the page needs `runtime_html()` once.
 
     Each run whose trace is a file has a button "Open in Perfetto", with the trace in the page; a large one is cropped
     to the stretch that the timeline opens on.
     """
     scene = pack(scene_of(traces, labels, steps, MOST_SLICES))
     given = [None if isinstance(trace, Trace) else trace_bytes(trace, steps, MOST_TRACE_BYTES) for trace in traces]
-    return f"{figure_html(scene, picture(traces, labels, steps), caption, given)}\n{runtime_html()}"
+    return figure_html(scene, picture(traces, labels, steps), caption, given)
+
+
+def standalone_html(
+    traces: Sequence[str | Path | Trace],
+    labels: Sequence[str] | None = None,
+    steps: tuple[int, int] | None = None,
+    caption: str = "",
+) -> str:
+    """`timeline_html` that is whole by itself, to put anywhere in a page."""
+    return f"{timeline_html(traces, labels, steps, caption)}\n{runtime_html()}"
 
 
 def page_html(
@@ -75,7 +85,7 @@ def page_html(
     title = html.escape(clean(", ".join(labels) if labels else "Stream timelines"), quote=True)
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         "<style>body { margin: 1rem auto; max-width: 1400px; padding: 0 1rem; } img { max-width: 100%; }</style>\n"
         f"{standalone_html(traces, labels, steps)}\n</html>\n"
     )
