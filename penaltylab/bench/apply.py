@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch
 
-from penaltylab.bench.interleave import Body, cached_release, device_us, host_us
+from penaltylab.bench.interleave import Body, cached_release, device_us, host_us, one_thread
 from penaltylab.bench.traffic import traffic
 from penaltylab.engine.batch import ScheduleBatch
 from penaltylab.engine.request import Req, SamplingParams, Tokenizer
@@ -68,12 +68,13 @@ def run(cases: Sequence[Case] | None = None, rounds: int = 15, at_least_us: floa
 
     `upstream_us` and `ours_us` are what a launch does with the state: materialise the penalties and apply them; the
     `_count_us` beside them what it takes to count a token; `step_ratio` is of both together. `_bytes` and `_peak` are
-    what the launch's part moves and the most it allocates, from the shapes of its operators.
+    what the launch's part moves and the most it allocates, from the shapes of its operators; `_operators` how many
+    those are.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     limit = CUDA_BYTES if device.type == "cuda" else CPU_BYTES
     release = cached_release()
-    with torch.inference_mode():
+    with torch.inference_mode(), one_thread():
         return [
             _row(case, device, release, rounds, at_least_us) for case in (every_case(limit) if cases is None else cases)
         ]
@@ -87,9 +88,10 @@ def _row(case: Case, device: torch.device, release: Upstream | None, rounds: int
     upstream, ours = _upstream(case, owner, tokens, release), _ours(case, owner, tokens)
     logits = torch.randn((case.batch, case.vocab), device=device)
     results = [logits.clone(), logits.clone()]
-    moved = [traffic(_apply(info, result)) for info, result in zip((upstream, ours), results, strict=True)]
+    launch = [traffic(_apply(info, result)) for info, result in zip((upstream, ours), results, strict=True)]
     if not torch.equal(*results):
         raise AssertionError(f"dense and sparse differ: {case}")
+    count = [traffic(_count(info, tokens[:, -1])) for info in (upstream, ours)]
     bodies = {
         "upstream_us": _apply(upstream, logits),
         "ours_us": _apply(ours, logits),
@@ -110,10 +112,16 @@ def _row(case: Case, device: torch.device, release: Upstream | None, rounds: int
         **took,
         "ratio": took["upstream_us"] / took["ours_us"],
         "step_ratio": (took["upstream_us"] + took["upstream_count_us"]) / (took["ours_us"] + took["ours_count_us"]),
-        "upstream_bytes": moved[0].moved,
-        "ours_bytes": moved[1].moved,
-        "upstream_peak": moved[0].peak,
-        "ours_peak": moved[1].peak,
+        "upstream_bytes": launch[0].moved,
+        "ours_bytes": launch[1].moved,
+        "upstream_peak": launch[0].peak,
+        "ours_peak": launch[1].peak,
+        "upstream_operators": launch[0].operators,
+        "ours_operators": launch[1].operators,
+        "upstream_count_bytes": count[0].moved,
+        "ours_count_bytes": count[1].moved,
+        "upstream_count_operators": count[0].operators,
+        "ours_count_operators": count[1].operators,
         "chosen": "dense" if ours.penalizer_orchestrator.sparse_penalties() is None else "sparse",
         "against": f"sglang {release.version}" if release else "our dense passes",
     }

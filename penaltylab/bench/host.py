@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from penaltylab.bench.interleave import Body, cached_release, host_us
+from penaltylab.bench.interleave import Body, cached_release, host_us, one_thread
 from penaltylab.engine.batch import ScheduleBatch
 from penaltylab.engine.h2d import PinnedRing, last_tokens, pinned_async
 from penaltylab.engine.request import Req, SamplingParams, Tokenizer
@@ -23,7 +23,8 @@ BATCHES = (1, 8, 64, 256, 1024, 4096)
 def run(batches: Sequence[int] = BATCHES) -> list[dict[str, Any]]:
     """A row a batch size, in us of the host; on a GPU the copy is included, on `CPU tensors` there is none."""
     release = cached_release()
-    return [_row(batch, release) for batch in batches]
+    with one_thread():
+        return [_row(batch, release) for batch in batches]
 
 
 def _row(size: int, release: Upstream | None) -> dict[str, Any]:

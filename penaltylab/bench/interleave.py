@@ -1,7 +1,8 @@
 """Interleaved timing: what is compared is run in turns in one process, so that a noisy machine is noisy for all."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from statistics import median
 
 import torch
@@ -16,6 +17,17 @@ RELEASE = "0.5.14"
 def cached_release() -> Upstream | None:
     """The sglang to compare with, if it is in the cache: a benchmark fetches nothing."""
     return load(RELEASE) if (cache_folder() / f"sglang-{RELEASE}").is_dir() else None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch's operators on one thread of the host, as a server's are that share it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def host_us(

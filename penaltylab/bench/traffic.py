@@ -16,8 +16,9 @@ INDEXED = {"gather": 2, "scatter_": 2, "scatter_add_": 3}
 
 @dataclass
 class Traffic:
-    """Bytes read and written by operators, bytes newly allocated, and the most of those alive at one time."""
+    """Operators that touch memory, bytes they read and write, bytes newly allocated, and the most alive at one time."""
 
+    operators: int = 0
     moved: int = 0
     allocated: int = 0
     alive: int = 0
@@ -45,6 +46,7 @@ class _Meter(TorchDispatchMode):
         inputs = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Tensor)]
         outputs = list(result) if isinstance(result, tuple | list) else [result]
         name = func.overloadpacket.__name__
+        self.traffic.operators += not name.startswith("empty")
         if name in INDEXED:
             index = args[2]
             value_size = args[0].element_size()

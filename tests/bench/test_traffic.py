@@ -19,18 +19,18 @@ def ids() -> torch.Tensor:
 
 def test_an_addition_in_place_reads_two_and_writes_one() -> None:
     x, y = dense(), dense()
-    assert traffic(lambda: x.add_(y)) == Traffic(moved=3 * DENSE)
+    assert traffic(lambda: x.add_(y)) == Traffic(1, moved=3 * DENSE)
 
 
 def test_a_new_tensor_is_allocated_and_freed() -> None:
     x = dense()
-    assert traffic(x.clone) == Traffic(moved=2 * DENSE, allocated=DENSE, peak=DENSE)
+    assert traffic(x.clone) == Traffic(1, moved=2 * DENSE, allocated=DENSE, peak=DENSE)
 
 
 def test_temporaries_count_while_they_live() -> None:
     x = dense()
     counted = traffic(lambda: (x + x) * (x + x))
-    assert (counted.allocated, counted.peak) == (3 * DENSE, 3 * DENSE)
+    assert (counted.operators, counted.allocated, counted.peak) == (3, 3 * DENSE, 3 * DENSE)
     counted = traffic(lambda: [x.clone() for _ in range(3)].clear() or x.clone())
     assert (counted.allocated, counted.peak) == (4 * DENSE, 3 * DENSE)
 
@@ -42,11 +42,11 @@ def test_views_move_nothing() -> None:
 
 def test_an_expanded_dimension_is_read_once() -> None:
     x, column = dense(), torch.ones((ROWS, 1))
-    assert traffic(lambda: x.add_(column.expand(-1, COLUMNS))) == Traffic(moved=2 * DENSE + 4 * ROWS)
+    assert traffic(lambda: x.add_(column.expand(-1, COLUMNS))) == Traffic(1, moved=2 * DENSE + 4 * ROWS)
 
 
 def test_gather_and_scatter_touch_what_the_index_names() -> None:
     x, where, values = dense(), ids(), torch.ones((ROWS, IDS))
-    assert traffic(lambda: x.gather(1, where)) == Traffic(INDEX + 2 * VALUES, VALUES, 0, VALUES)
-    assert traffic(lambda: x.scatter_(1, where, values)) == Traffic(moved=INDEX + 2 * VALUES)
-    assert traffic(lambda: x.scatter_add_(1, where, values)) == Traffic(moved=INDEX + 3 * VALUES)
+    assert traffic(lambda: x.gather(1, where)) == Traffic(1, INDEX + 2 * VALUES, VALUES, 0, VALUES)
+    assert traffic(lambda: x.scatter_(1, where, values)) == Traffic(1, moved=INDEX + 2 * VALUES)
+    assert traffic(lambda: x.scatter_add_(1, where, values)) == Traffic(1, moved=INDEX + 3 * VALUES)
