@@ -32,7 +32,7 @@ def race(device):
 
 @pytest.fixture(scope="module")
 def registered() -> None:
-    """Before `pytester` notes which modules there are: it takes away what a run imports, which PyTorch does not bear."""
+    """Before `pytester` notes which modules there are: it takes away what a run imports, PyTorch with it."""
     emu.register()
 
 

@@ -96,9 +96,9 @@ def pinned_stats() -> PinnedStats:
 def forbid_sync(allow: str | Collection[str] = ()) -> AbstractContextManager[list[Sync]]:
     """Inside, in every thread, a hidden host synchronization raises `HiddenSyncError` instead.
 
-    What `allow` names passes: a kind (`synchronize.HIDDEN_KINDS`), a line (`sampler.py:12`), a file or a function, by
-    which a synchronization is let pass that is made there or in anything called from there. Guards nest: a
-    synchronization has to pass all of them. Synchronizations that the program asks for by name are not hidden.
+    What `allow` names passes: a kind (`synchronize.HIDDEN_KINDS`), the line that makes it (`sampler.py:12`), or a file
+    or function that makes it or calls what does. Guards nest: a synchronization has to pass all of them. One that the
+    program asks for by name is not hidden.
 
     Raises:
         InputError: an entry of `allow` is none of these.

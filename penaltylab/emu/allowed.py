@@ -1,4 +1,6 @@
-"""What `forbid_sync` lets pass: kinds of synchronization, lines, functions and files, as strings."""
+"""What `forbid_sync` lets pass, as strings: a kind of synchronization; the line that makes it; a function or a file
+that makes it or calls what does.
+"""
 
 import re
 from collections.abc import Collection, Iterable
@@ -45,16 +47,19 @@ class Allowed:
         return cls(frozenset(found), frozenset(functions), tuple(lines))
 
     def passes(self, kind: str, stack: Iterable[Place]) -> bool:
-        """Whether a synchronization of `kind` under the lines of `stack` is let pass."""
+        """Whether a synchronization of `kind` is let pass; `stack` is its line, and then the calls that it is under."""
         if kind in self.kinds:
             return True
         if not (self.functions or self.lines):
             return False
-        return any(place.function in self.functions or self._holds(place) for place in stack)
+        return any(
+            place.function in self.functions or self._holds(place, innermost=not depth)
+            for depth, place in enumerate(stack)
+        )
 
-    def _holds(self, place: Place) -> bool:
+    def _holds(self, place: Place, innermost: bool) -> bool:
         path = place.path.replace("\\", "/")
         return any(
-            (line is None or line == place.line) and (path == file or path.endswith(f"/{file}"))
+            (line is None or (innermost and line == place.line)) and (path == file or path.endswith(f"/{file}"))
             for file, line in self.lines
         )

@@ -74,7 +74,7 @@ def format_site(site: Site) -> str:
 
 
 def stack_of(site: Site) -> Iterator[Place]:
-    """`site`, and every line outside PyTorch and the emulator that the running call is under, innermost first."""
+    """`site`, then every line outside PyTorch and the emulator that the running call is under, innermost first."""
     if (place := place_of(site)) is not None:
         yield place
     frame: FrameType | None = sys._getframe(1)
