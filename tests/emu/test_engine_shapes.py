@@ -124,6 +124,12 @@ def test_a_race_is_told_with_both_lines(module: types.ModuleType, fault: str) ->
     assert RACES[fault] in found
 
 
+@pytest.mark.parametrize("fault", ["unguarded slot", "no barrier"])
+def test_two_slots_are_enough_for_two_launches_in_flight(module: types.ModuleType, fault: str) -> None:
+    Engine(module, fault, ahead=1).run()  # the host has waited for the launch that used the slot before
+    assert emu.hazards() == []
+
+
 @pytest.mark.parametrize(
     ("fault", "kind", "function"), [("blocking copy", "copy-h2d", "stage"), ("item", "item", "launch")]
 )
