@@ -22,7 +22,8 @@ EXACT = {"accounting": "exact"}
 def check_against_each_alone(study: Collector, rates: list[float]) -> "pd.DataFrame":
     """Whether exact accounting gives each request the tokens it has when decoded alone, by dictionaries, on the host.
 
-    Requests join and leave meanwhile; on eagle at each acceptance rate, so that speculation is shown to be lossless.
+    Requests join and leave four slots meanwhile; on eagle at each acceptance rate, so that speculation is shown to be
+    lossless.
     Raises RuntimeError where one token differs.
     """
     import pandas as pd
@@ -31,7 +32,7 @@ def check_against_each_alone(study: Collector, rates: list[float]) -> "pd.DataFr
     arms |= {f"eagle, acceptance {rate:g}": {"path": "eagle", "accept_rate": rate} for rate in rates}
     rows = []
     for name, changes in arms.items():
-        run = decode(**study.with_changes(scenario="churn", **EXACT, **changes))
+        run = decode(**study.with_changes(scenario="churn", batch_size=4, **EXACT, **changes))
         plain = PlainDecoder(run.params)
         for req in make_requests(run.params):
             tokens = run.tokens[req.rid]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from IPython.display import Image
 
 PATHS = ("normal", "eagle")
+CHURN = {"scenario": "churn", "batch_size": 4}
 COPIES = ("blocking", "pageable_async", "pinned_async", "pinned_ring", "device_resident")
 EXACT = "exact, resident"
 ARMS: dict[str, dict[str, Any]] = {h2d: {"h2d": h2d} for h2d in COPIES} | {
@@ -31,7 +32,8 @@ CASES = (
 def same_tokens(study: Collector) -> "pd.DataFrame":
     """Whether all ways to bring the tokens, and to apply the penalties, give the same tokens. Raises where they do not.
 
-    Requests join and leave meanwhile. Exact accounting counts other tokens, by design; it is compared with itself.
+    Requests join and leave four slots meanwhile. Exact accounting counts other tokens, by design: it is compared with
+    itself.
     """
     import pandas as pd
 
@@ -40,7 +42,7 @@ def same_tokens(study: Collector) -> "pd.DataFrame":
     rows = []
     for path in PATHS:
         for accounting, ways in {"upstream": upstream, "exact": exact}.items():
-            runs = [decode(**study.with_changes(path=path, scenario="churn", **changes)) for changes in ways.values()]
+            runs = [decode(**study.with_changes(path=path, **CHURN, **changes)) for changes in ways.values()]
             for name, run in zip(ways, runs, strict=True):
                 if run.tokens != runs[0].tokens:
                     raise RuntimeError(f"{path} path: {name} gives other tokens than {next(iter(ways))}")
@@ -81,8 +83,9 @@ def host_costs(study: Collector, batches: Sequence[int] = host.BATCHES) -> "pd.D
     for row in rows:
         _keep(study, f"host, batch {row['case']['batch']}", row, "upstream_us", "ours_us", "ratio", "bytes")
     frame = pd.DataFrame([{"batch": row["case"]["batch"], **row} for row in rows]).set_index("batch")
-    frame = frame[["upstream_us", "ours_us", "ratio", "bytes"]].round({"upstream_us": 2, "ours_us": 2, "ratio": 0})
-    return frame.rename_axis(columns=_measured_on(rows)).astype({"ratio": int})
+    frame = frame.rename(columns={"upstream_us": "upstream", "ours_us": "ours"})[["upstream", "ours", "ratio", "bytes"]]
+    frame = frame.round({"upstream": 2, "ours": 2, "ratio": 0}).astype({"ratio": int})
+    return frame.rename_axis(columns=_measured_on(rows))
 
 
 def apply_costs(study: Collector, cases: Sequence[Case] = CASES) -> "pd.DataFrame":
