@@ -100,7 +100,7 @@ class FreedMemory:
 
     def overwrite(self, memory: Allocation, queue: Queue, stamp: Stamp, now_us: float) -> list[Hazard]:
         """The first write into memory that may be a freed block: the hazards, of each block once."""
-        blocks, memory.inherits = memory.inherits, []
+        blocks, memory.inherits = memory.inherits, ()
         owner = memory.queue or queue
         found = []
         for block in blocks:

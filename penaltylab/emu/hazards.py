@@ -5,6 +5,7 @@ that disjoint slices of one buffer do not alarm.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,7 @@ class Allocation:
         self.shared = False
         self.room = _ROOM
         self.life: Life | None = None
-        self.inherits: list[FreedBlock] = []
+        self.inherits: Sequence[FreedBlock] = ()
         self.reads: dict[Access, Stamp] = {}
         self.writes: dict[Access, Stamp] = {}
 

@@ -48,9 +48,10 @@ def register_kernels(device: Device) -> list[torch.library.Library]:
     add("_pin_memory", lambda tensor, device_=None: device.pinned.copy(tensor), "CPU")
     for name, kernel in _special(transfers):
         add(name, kernel)
-    attention = make_kernel(transfers, overload("scaled_dot_product_attention"))
-    for key in ("PrivateUse1", "AutogradPrivateUse1"):
-        add("scaled_dot_product_attention", _attention(attention), key)
+    for name, with_gradient in (("scaled_dot_product_attention", special.attention), ("linear", special.linear)):
+        kernel = _whole(make_kernel(transfers, overload(name)), with_gradient)
+        for key in ("PrivateUse1", "AutogradPrivateUse1"):
+            add(name, kernel, key)
 
     kernels: dict[Any, Kernel] = {}
 
@@ -88,9 +89,11 @@ def _special(transfers: Transfers) -> Iterator[tuple[str, Kernel]]:
         yield name, make_kernel(transfers, overload(name), run)
 
 
-def _attention(fused: Kernel) -> Kernel:
+def _whole(kernel_of_whole: Kernel, with_gradient: Kernel) -> Kernel:
+    """A composite operator as one kernel, unless autograd is to see its steps."""
+
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        return special.attention(*args, **kwargs) if special.wants_gradient(args) else fused(*args, **kwargs)
+        return with_gradient(*args, **kwargs) if special.wants_gradient(args) else kernel_of_whole(*args, **kwargs)
 
     return kernel
 

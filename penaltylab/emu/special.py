@@ -107,6 +107,12 @@ def attention(*args: Any, **kwargs: Any) -> Any:
     return aten._scaled_dot_product_attention_math.default(*args[:3], **options)[0]
 
 
+def linear(*args: Any, **kwargs: Any) -> Tensor:
+    """`linear` where a gradient is wanted: by the steps that PyTorch composes it of."""
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    return aten.linear.default._op_dk(composite, *args, **kwargs)
+
+
 def wants_gradient(args: tuple[Any, ...]) -> bool:
     """Whether autograd records what is done to `args`."""
     return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in args)
