@@ -40,7 +40,8 @@ def timeline(
         out: where to write the timeline too: a page (.html) or a picture (.png).
 
     Returns:
-        A widget. Where widgets are dead (an untrusted notebook, GitHub, a PDF) its output is a PNG of the same.
+        A widget. Where widgets are dead (an untrusted notebook, GitHub, a PDF) its output is a PNG of the same. In a
+        trusted notebook that is opened again after its kernel has ended, JupyterLab shows neither: run the cell again.
 
     Raises:
         InputError: nothing to show, labels that do not match, steps that a run does not have, or `out` of another kind.

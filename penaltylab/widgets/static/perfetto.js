@@ -3,6 +3,7 @@
 
 const EVERY_MS = 50;
 const PATIENCE_MS = 60000;
+const OFFLINE = "Without a network: penaltylab view TRACE";
 
 /**
  * Opens the UI and gives it a trace; to be called inside a click, or the browser refuses the new tab.
@@ -20,7 +21,7 @@ export async function openInPerfetto(ui, name, trace, report) {
   try {
     const [buffer] = await Promise.all([trace(), answered(tab, origin)]);
     tab.postMessage({ perfetto: { buffer, title: name, fileName: name } }, origin, [buffer]);
-    report("Perfetto has the trace. It was handed over inside this browser.");
+    report("Perfetto has the trace, handed over inside this browser. If it asks whether you trust this page, answer Yes.");
   } catch (error) {
     report(error.message);
   }
@@ -34,7 +35,7 @@ function answered(tab, origin) {
     };
     const ping = setInterval(() => {
       if (tab.closed) finish(reject, new Error("The Perfetto tab was closed."));
-      else if (Date.now() - began > PATIENCE_MS) finish(reject, new Error(`No answer from ${origin}. Without a network: penaltylab view TRACE`));
+      else if (Date.now() - began > PATIENCE_MS) finish(reject, new Error(`No answer from ${origin}. ${OFFLINE}`));
       else tab.postMessage("PING", origin);
     }, EVERY_MS);
     const finish = (settle, value) => {
