@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,9 @@ def ray_slots(folder: Path, workers: int | None, deadline_s: float) -> list[RayS
         raise InputError("--engine ray: Ray is not installed; pip install 'penaltylab[cluster]'") from None
     address = os.environ.get("RAY_ADDRESS", "auto")
     try:
+        _knock(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         what = str(error).splitlines()[0]
         raise InputError(f"--engine ray: no cluster at {address} ({what}); `ray start --head` starts one") from None
     gpus = int(ray.cluster_resources().get("GPU", 0))
@@ -104,3 +106,10 @@ def ray_slots(folder: Path, workers: int | None, deadline_s: float) -> list[RayS
     slots = [RaySlot(folder, deadline_s) for _ in range(workers or gpus)]
     slots[0].open()
     return slots
+
+
+def _knock(address: str) -> None:
+    """Raises OSError where nobody listens at `address`; Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()

@@ -49,11 +49,7 @@ def test_quick_is_short_and_yields_to_a_value() -> None:
         ({}, {"seed": "all"}, "seed has no fixed set"),
         ({}, {"nonsense": "all"}, "nonsense has no fixed set"),
         ({"seed": "1"}, {"seed": "1,2"}, "both set by -p and swept"),
-        (
-            {},
-            {name: ",".join(map(str, range(100, 200))) for name in ("seed", "steps", "batch_size")},
-            "1,000,000 cells",
-        ),
+        ({}, dict.fromkeys(["seed", "steps", "batch_size"], HUNDRED), "1,000,000 cells: give --yes"),
     ],
 )
 def test_what_cannot_run_is_refused(values: dict[str, str], sweeps: dict[str, str], says: str) -> None:
