@@ -141,6 +141,44 @@ def test_the_guard_goes_when_its_block_raises(module: types.ModuleType) -> None:
     torch.ones(1, device="emu").item()
 
 
+PLANTED = {
+    "next_token = logits.argmax().item()": "item",
+    "if (logits > 2).any(): pass": "item",
+    "history = logits.tolist()": "copy-d2h",
+    "logits[mask] = 0": None,  # ATen makes masked_fill_ of it
+    "logits[mask] += 1": "boolean-index",
+    "logits[mask] = logits[mask] * 2": "boolean-index",
+    "finished[2] = False": "copy-h2d",
+    "ids = torch.tensor([1, 2], device='emu')": "copy-h2d",
+    "ids = torch.tensor([1, 2], pin_memory=True, device='emu')": "copy-h2d",
+    "column = pinned[:, 0].to('emu', non_blocking=True)": "pageable-h2d",
+    "row = pinned[0].to('emu', non_blocking=True)": None,
+    "where = mask.nonzero()": "nonzero",
+    "large = torch.zeros(100_000).to('emu', non_blocking=True)": "pageable-h2d",
+    "small = torch.zeros(10).to('emu', non_blocking=True)": None,
+    "one = torch.multinomial(logits.softmax(0), 1)": "checked-values",
+    "kept = logits.masked_select(mask)": "data-dependent-shape",
+    "print_me = str(logits)": "copy-d2h",
+}
+"""What public reports name as the cause of a stall, each a line of a program; None where there is none."""
+
+
+def test_each_planted_synchronization_is_named_at_its_line(module: types.ModuleType) -> None:
+    names = {
+        "torch": torch,
+        "logits": torch.ones(4, device="emu"),
+        "mask": torch.ones(4, dtype=torch.bool, device="emu"),
+        "finished": torch.ones(4, dtype=torch.bool, device="emu"),
+        "pinned": torch.zeros(4, 4, pin_memory=True),
+    }
+    with emu.record_syncs() as seen:
+        exec(compile("\n".join(PLANTED), "program.py", "exec"), names)
+    planted = {f"program.py({number}): <module>": kind for number, kind in enumerate(PLANTED.values(), 1) if kind}
+    found = {site: {sync.kind for sync in seen if sync.site == site} for site in dict.fromkeys(s.site for s in seen)}
+    assert found.keys() == planted.keys()
+    assert {site: planted[site] in found[site] for site in planted} == dict.fromkeys(planted, True)
+
+
 def sample(x: torch.Tensor) -> float:
     return x.item()
 
