@@ -54,7 +54,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"penaltylab {__version__}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_run, _add_inspect, _add_upstream, _add_bench, _add_view, _add_calibrate, _add_doctor):
+    for add in (
+        _add_run,
+        _add_compare,
+        _add_inspect,
+        _add_upstream,
+        _add_bench,
+        _add_view,
+        _add_calibrate,
+        _add_doctor,
+    ):
         add(verbs)
     return parser
 
@@ -104,6 +113,24 @@ def _add_run(verbs: "argparse._SubParsersAction[_Parser]") -> None:
     parser.add_argument("--traces", action="store_true", help="each cell of a sweep leaves a trace too")
     parser.add_argument("--yes", action="store_true", help="run a sweep of more than 10,000 cells")
     parser.add_argument("--with-names", action="store_true", help="record who ran it and on which host")
+
+
+def _add_compare(verbs: "argparse._SubParsersAction[_Parser]") -> None:
+    def verb(given: argparse.Namespace) -> int:
+        from penaltylab.commands.compare import compare
+
+        return compare(given.run_a, given.run_b, given.format, given.fail_above)
+
+    parser = _add(verbs, "compare", "put two runs of the study side by side: what differs, and what changed", verb)
+    parser.add_argument("run_a", metavar="RUN_A", help="the folder of a run")
+    parser.add_argument("run_b", metavar="RUN_B", help="the folder of the run to judge")
+    parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
+    parser.add_argument(
+        "--fail-above",
+        type=float,
+        metavar="PERCENT",
+        help="exit 1 when a step is slower by more, 2 where that is open",
+    )
 
 
 def _add_inspect(verbs: "argparse._SubParsersAction[_Parser]") -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HUNDRED = ",".join(map(str, range(100, 200)))
-VERBS = ["run", "inspect", "upstream", "bench", "view", "calibrate", "doctor"]
+VERBS = ["run", "compare", "inspect", "upstream", "bench", "view", "calibrate", "doctor"]
 
 
 MISTAKES = [
@@ -38,6 +38,8 @@ MISTAKES = [
     (["run", "--sweep", "seed=1,2", "--resume"], "--out"),
     (["run", "--sweep", f"seed={HUNDRED}", "--sweep", f"batch_size={HUNDRED}", "--sweep", f"steps={HUNDRED}"], "--yes"),
     (["run", "02", "--engine", "ray"], "--engine ray"),
+    (["compare", "a"], "RUN_B"),
+    (["compare", "no-such-run", "no-such-run"], "no-such-run"),
     (["inspect"], "TRACE"),
     (["inspect", "no-such-trace.json"], "no-such-trace.json"),
     (["inspect", "x.json", "--format", "xml"], "xml"),
