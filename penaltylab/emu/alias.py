@@ -34,13 +34,16 @@ def adopt(tensor: Tensor) -> tuple[Tensor, Allocation]:
     """`to_emu`, and the new allocation.
 
     Raises:
-        NotImplementedError: the layout is not strided.
+        NotImplementedError: the layout is not strided, or the dtype is quantized.
     """
     if tensor.layout is not torch.strided:
         raise NotImplementedError(f"emu: no tensors of layout {tensor.layout}, only torch.strided")
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_conj().resolve_neg()
-    capsule = _to_dlpack(tensor)
+    try:
+        capsule = _to_dlpack(tensor)
+    except BufferError:
+        raise NotImplementedError(f"emu: no tensors of dtype {tensor.dtype}") from None
     _int32(_capsule(capsule, b"dltensor") + _DEVICE_TYPE_OFFSET).value = _DLPACK_EMU
     result = _from_dlpack(capsule)
     memory = Allocation()

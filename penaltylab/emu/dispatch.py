@@ -130,11 +130,14 @@ def make_kernel(transfers: Transfers, op: Any, run: Callable[..., Any] | None = 
     """The kernel of overload `op`; `run` computes it on the CPU (default: the operator itself)."""
     traits = traits_of(op)
     raw = run or op._op
-    writes, named, indirect, sync = traits.writes, traits.writes_named, traits.indirect, traits.sync
+    writes, named, indirect = traits.writes, traits.writes_named, traits.indirect
+    check, sync = traits.check, traits.sync
     device = transfers.device
     clock, host_writes = device.clock, device.host_writes
 
     def compute(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if check is not None:
+            check(args)
         on_cpu = [
             call.tensor(x, i in writes, i in indirect)
             if type(x) is Tensor

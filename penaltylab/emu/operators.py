@@ -36,6 +36,16 @@ def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     return kind or ("copy-h2d" if scalar and values.dim() == 0 else None)
 
 
+def _same_device(args: tuple[Any, ...]) -> None:
+    """Refuse what CUDA's indexing kernels refuse: indices may be on the host, the tensor and its new values not."""
+    if args[0].is_cpu:
+        raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+    if len(args) > 2 and args[2].is_cpu and args[2].dim():
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, emu:0 and cpu! (values)"
+        )
+
+
 def _value(position: int) -> SyncRule:
     return lambda args, kwargs: "item" if len(args) > position and _on_device(args[position]) else None
 
@@ -121,6 +131,7 @@ class Traits:
     flops: Flops | None
     sync: SyncRule | None
     takes_cpu: bool
+    check: Callable[[tuple[Any, ...]], None] | None
     computes: bool
 
 
@@ -142,5 +153,6 @@ def traits_of(op: Any) -> Traits:
         flops=FLOPS.get(plain),
         sync=SYNC_RULES.get(plain),
         takes_cpu=plain in _TAKES_CPU,
+        check=_same_device if plain in _INDEXING else None,
         computes=not base.startswith(("empty", "new_empty")),
     )

@@ -33,6 +33,24 @@ def test_devices_do_not_mix(mix: object) -> None:
         mix(torch.ones(3, device="emu"), torch.ones(3))  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda x, y, i: y[i], "on the same device as the indexed tensor"),
+        (lambda x, y, i: y.__setitem__(i, 1.0), "on the same device as the indexed tensor"),
+        (lambda x, y, i: x.__setitem__(i.repeat(2), y[:2]), "at least two devices"),
+        (lambda x, y, i: x.index_put_((i,), y[:1], accumulate=True), "at least two devices"),
+    ],
+)
+def test_indices_may_be_on_the_host_and_what_they_index_not(use: object, message: str) -> None:
+    x, y, index = torch.ones(3, device="emu"), torch.ones(3), torch.tensor([1], device="emu")
+    with pytest.raises(RuntimeError, match=message):
+        use(x, y, index)  # type: ignore[operator]
+    x[torch.tensor([1])] = 5
+    x[index] = torch.tensor(6.0)
+    assert x[torch.tensor([1])].tolist() == [6]
+
+
 def test_host_scalars_may_be_used_on_the_device() -> None:
     assert (torch.ones(3, device="emu") * torch.tensor(2.0)).tolist() == [2, 2, 2]
 
@@ -66,6 +84,31 @@ def test_untyped_storage_on_the_device_does_not_crash() -> None:
 def test_layouts_other_than_strided() -> None:
     with pytest.raises(NotImplementedError, match=r"no tensors of layout torch\.sparse_coo"):
         torch.eye(2, device="emu").to_sparse()
+
+
+def test_dtypes_that_are_quantized() -> None:
+    with pytest.raises(NotImplementedError, match=r"emu: no tensors of dtype torch\.qint8"):
+        torch.quantize_per_tensor(torch.ones(3, device="emu"), 0.1, 0, torch.qint8)
+
+
+@pytest.mark.parametrize("name", ["CUDAGraph", "graph", "make_graphed_callables"])
+def test_graphs_are_refused_in_words(module: types.ModuleType, name: str) -> None:
+    with pytest.raises(RuntimeError, match="emu: graphs are not emulated"):
+        getattr(module, name)()
+
+
+def test_a_second_name_for_the_backend_is_refused_by_pytorch() -> None:
+    with pytest.raises(RuntimeError, match="Current backend: emu"):
+        torch.utils.rename_privateuse1_backend("npu")
+    assert torch.ones(1, device="emu").item() == 1
+
+
+def test_an_operator_that_has_a_kernel_for_another_device_only() -> None:
+    library = torch.library.Library("penaltylab_test", "DEF")
+    library.define("only_cuda(Tensor x) -> Tensor")
+    library.impl("only_cuda", lambda x: x, "CUDA")
+    with pytest.raises(NotImplementedError, match=r"penaltylab_test::only_cuda"):
+        torch.ops.penaltylab_test.only_cuda(torch.ones(1, device="emu"))
 
 
 def test_an_operator_without_a_cpu_kernel_is_not_run_at_a_key_it_has_not() -> None:
