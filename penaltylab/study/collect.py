@@ -93,6 +93,17 @@ class Collector:
         folder = Path(tempfile.mkdtemp(prefix="penaltylab-")) if self._out is None else self._out / "traces"
         return record(out=folder / f"{self._cell}.{_slug(arm)}.json.gz", **self.with_changes(**changes))
 
+    def timelines(self, name: str, traces: list[str], labels: list[str], caption: str) -> "Image":
+        """Show traces on stacked stream timelines; the report gets the picture and a page to zoom in."""
+        from penaltylab.traces.timeline import plot_timelines
+        from penaltylab.widgets import timeline_html
+
+        image = self.figure(name, plot_timelines(traces, labels=labels), caption)
+        if self._out is not None:
+            page = timeline_html(traces, labels, caption=caption, png=image.data)
+            (self._out / "figures" / f"{self._cell}.{_slug(name)}.html").write_text(page, encoding="utf-8")
+        return image
+
     def figure(self, name: str, figure: "Figure", caption: str) -> "Image":
         """Show a figure as a PNG, which an untrusted notebook shows too, and keep it with its caption."""
         from IPython.display import Image

@@ -71,6 +71,7 @@ def execute(job: dict[str, Any], events: _Events) -> None:
             parameters=job["arguments"],
             kernel_name="python3",
             progress_bar=False,
+            store_widget_state=False,  # a megabyte that no viewer shows: the PNG beside a widget is what is kept
             start_timeout=START_TIMEOUT_S,
             cwd=str(Path(job["notebook"]).parent),
             kernel_manager_class=_manager(events),

@@ -69,13 +69,11 @@ def _waits(run: Decode) -> float:
 
 def timelines(study: Collector, path: str, revisions: list[str]) -> "Image":
     """A few steps of each revision on stacked stream timelines, from traces that are kept with the study."""
-    from penaltylab.traces.timeline import plot_timelines
-
     steps: dict[str, Any] = {"steps": min(TRACED_STEPS, study.params.steps), "warmup": min(4, study.params.warmup)}
     traces = [study.record(f"{path}-{name}", path=path, revision=name, **steps) for name in revisions]
-    figure = plot_timelines(traces, labels=[f"{path} path, {_title(name)}" for name in revisions])
+    labels = [f"{path} path, {_title(name)}" for name in revisions]
     caption = f"The {path} path at {', '.join(revisions)}: where the host stalls. {study.label}."
-    return study.figure(f"{path}-timelines", figure, caption)
+    return study.timelines(f"{path}-timelines", traces, labels, caption)
 
 
 def _title(revision: str) -> str:

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from penaltylab.study.records import CellRecord, Record, Row, read_rows, write_atomically
+from penaltylab.widgets import runtime_html
 
 TEMPLATES = Path(__file__).with_name("templates")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a cell: its PNG as a data address, and its caption."""
+    """A figure of a cell: its PNG as a data address, its caption, and, if there is one, a live page of the same."""
 
     address: str
     caption: str
+    live: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,12 @@ def write_report(folder: Path, record: Record) -> None:
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["number"] = number
+    sections = [_section(folder, entry, rows) for entry in record.notebooks]
+    live = any(figure.live for section in sections for figure in section.figures)
     page = environment.get_template("report.html").render(
         record=record,
-        sections=[_section(folder, entry, rows) for entry in record.notebooks],
+        sections=sections,
+        runtime=runtime_html() if live else "",
         devices=sorted({row.device for row in rows}),
         simulated=any(row.simulated for row in rows),
         host_times=sorted({row.host_time for row in rows if row.host_time}),
@@ -73,7 +78,9 @@ def _figure(path: Path) -> Figure:
 
     with Image.open(path) as image:
         caption = image.info.get("Description", path.stem)
-    return Figure(f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}", caption)
+    page = path.with_suffix(".html")
+    live = page.read_text(encoding="utf-8") if page.exists() else ""
+    return Figure(f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}", caption, live)
 
 
 def number(value: Any) -> str:

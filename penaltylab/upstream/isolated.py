@@ -12,12 +12,20 @@ from typing import Any
 class IsolatedPackage:
     """Modules under the top-level name `top`, from the sources under `root` or, by name, from `stubs`.
 
-    Each module gets an `__import__` of its own, so that its `from {top}... import ...` finds the others here and not in
-    `sys.modules`: an installed package of that name is neither needed nor seen, and the process stays clean.
+    Each module gets an `__import__` of its own, so that its `from {top}... import ...` finds the others here and not
+    in `sys.modules`, and its `import x` those of `instead`: an installed package of that name is neither needed nor
+    seen, and the process stays clean.
     """
 
-    def __init__(self, top: str, root: Path, stubs: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        top: str,
+        root: Path,
+        stubs: Mapping[str, Mapping[str, Any]],
+        instead: Mapping[str, ModuleType] | None = None,
+    ) -> None:
         self.top = top
+        self.instead = instead or {}
         self.root = root
         self._modules: dict[str, ModuleType] = {}
         for name, values in stubs.items():
@@ -52,4 +60,6 @@ class IsolatedPackage:
     ) -> ModuleType:
         if level == 0 and name.partition(".")[0] == self.top:
             return self.load(name)  # as `from name import ...` asks; sglang's penaltylib has no other form
+        if level == 0 and name in self.instead and not fromlist:
+            return self.instead[name]
         return builtins.__import__(name, globals_, locals_, fromlist or (), level)

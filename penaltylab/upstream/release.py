@@ -35,6 +35,18 @@ UTILS = {
 }
 
 
+class _EagerTorch(ModuleType):
+    """torch, but for `compile`, which compiles nothing: even disabled, torch's own imports its compiler for seconds."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    @staticmethod
+    def compile(**_: Any) -> Callable[[Any], Any]:
+        """A decorator that leaves what it decorates as it is."""
+        return lambda function: function
+
+
 @dataclass(frozen=True)
 class Upstream:
     """One release, unmodified: `penaltylib`, and by decode path the statements that count the last tokens."""
@@ -74,7 +86,8 @@ def load(version: str) -> Upstream:
     Raises InputError where the version does not exist, cannot be fetched, or has another shape than the known ones.
     """
     folder = sources(version)
-    package = IsolatedPackage("sglang", folder, {"sglang.srt.utils": UTILS, "sglang.srt.utils.common": UTILS})
+    stubs = {"sglang.srt.utils": UTILS, "sglang.srt.utils.common": UTILS}
+    package = IsolatedPackage("sglang", folder, stubs, {"torch": _EagerTorch("torch")})
     names = {"torch": torch, "is_pin_memory_available": is_pin_memory_available}
     try:
         penaltylib = package.load(PENALTYLIB)

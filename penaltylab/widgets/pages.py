@@ -57,15 +57,18 @@ def timeline_html(
     labels: Sequence[str] | None = None,
     steps: tuple[int, int] | None = None,
     caption: str = "",
+    png: bytes | None = None,
 ) -> str:
     """A timeline of these traces as a `figure`, arguments as of `timeline`; the page needs `runtime_html()` once.
+
+    `png` is a picture of the same, if there is one already.
 
     Each run whose trace is a file has a button "Open in Perfetto", with the trace in the page; a large one is cropped
     to the stretch that the timeline opens on.
     """
     scene = pack(scene_of(traces, labels, steps, MOST_SLICES))
     given = [None if isinstance(trace, Trace) else trace_bytes(trace, steps, MOST_TRACE_BYTES) for trace in traces]
-    return figure_html(scene, picture(traces, labels, steps), caption, given)
+    return figure_html(scene, png or picture(traces, labels, steps), caption, given)
 
 
 def standalone_html(
