@@ -1,7 +1,10 @@
 """Workloads: requests drawn from a scenario and a seed."""
 
+import pytest
+
+from penaltylab.engine.run import decode
 from penaltylab.engine.workload import make_requests
-from penaltylab.params import Params
+from penaltylab.params import Params, scenarios
 
 
 def test_steady_requests_all_arrive_first_and_never_end():
@@ -22,3 +25,11 @@ def test_a_seed_gives_the_same_requests_again():
         return [req.origin_input_ids for req in make_requests(Params.of(scenario="churn", seed=seed))]
 
     assert prompts(1) == prompts(1) != prompts(2)
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_every_scenario_that_ships_runs_without_a_hazard(scenario: str) -> None:
+    run = decode(device="emu", scenario=scenario, steps=12, warmup=4, vocab_size=256)
+    assert len(run.step_us) == 12
+    assert run.hazards == []
+    assert all(run.tokens[rid] for rid in list(run.tokens)[: run.params.batch_size])
