@@ -1,8 +1,10 @@
 """The pytest plugin, by pytest's own `pytester`: small test files that are run, and what came of them."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -248,3 +250,19 @@ def test_where_the_device_cannot_be_the_test_is_skipped_and_says_why() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], env={"PENALTYLAB_EMU": ""}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_example_of_the_readme_fails_at_the_line_it_says_and_passes_when_mended(pytester: pytest.Pytester) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    example = next(
+        block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "# test_decode.py" in block
+    )
+    mended = re.search(r"`(torch\.tensor\(temperatures.*?non_blocking=True\))` passes", readme)
+    assert mended
+    pytester.makepyfile(test_decode=example)
+    failed = pytester.runpytest("-p", "no:hypothesispytest", "test_decode.py")
+    failed.assert_outcomes(failed=1)
+    said = next(line.strip() for line in readme.splitlines() if line.startswith("    hidden host synchronization"))
+    assert said.removesuffix("...") in failed.stdout.str()
+    pytester.makepyfile(test_mended=example.replace("torch.tensor(temperatures, device=logits.device)", mended[1]))
+    pytester.runpytest("-p", "no:hypothesispytest", "test_mended.py").assert_outcomes(passed=1)

@@ -8,9 +8,10 @@ Modelled: streams and events, launch latency and gaps, two copy engines beside t
 on their forward's streams (`backward`), happens-before between streams and host (`hazards`, `hostwrites`).
 
 Not modelled: contention between kernels of different streams, which overlap freely; caches and occupancy; the memory
-allocator of the device, so that nothing runs out and freed memory is never given out again; random numbers of the
-device's own, which come from the CPU's generator; more than one device; CUDA graphs and `torch.compile`, which are
-refused; the legacy default stream's implicit order, which PyTorch's streams do not have either.
+allocator of the device, so that nothing runs out and freed memory is never really given out again (`freed` says where
+it might be); random numbers of the device's own, which come from the CPU's generator; more than one device; CUDA graphs
+and `torch.compile`, which are refused; the legacy default stream's implicit order, which PyTorch's streams do not have
+either. docs/emulator.md has each rule with its source and its test.
 """
 
 from collections.abc import Collection
@@ -25,6 +26,8 @@ from penaltylab.emu.log import RuntimeCall as RuntimeCall
 from penaltylab.emu.machine import Machine as Machine
 from penaltylab.emu.machine import load_machine as load_machine
 from penaltylab.emu.machine import machine_names as machine_names
+from penaltylab.emu.observe import Observed as Observed
+from penaltylab.emu.observe import observe as observe
 from penaltylab.emu.pinned import PinnedStats as PinnedStats
 from penaltylab.emu.runtime import runtime as runtime
 from penaltylab.emu.synchronize import Guard
