@@ -70,7 +70,7 @@ class Profiler:
             raise RuntimeError("the profile is not over: export after the with statement")
         path = check_writable(path)
         document = simulated_trace(self._torch.document(), self._log, self._readings, metadata)
-        write_trace(path, msgspec.json.encode(document | {"traceName": str(path)}))
+        write_trace(path, msgspec.json.encode(document | {"traceName": path.name}))
 
 
 def simulated_trace(profile: Event, log: Log, readings: list[int], metadata: dict[str, Any]) -> Event:
@@ -87,6 +87,7 @@ def simulated_trace(profile: Event, log: Log, readings: list[int], metadata: dic
     events = _host_names(profile["traceEvents"], rows, calls, pid) + name_events(log, pid, device_name)
     events += [item.retimed_event() for slices in rows.values() for item in slices if not _is_empty_frame(item)]
     events += _emulated_events(log, rows, calls, pid)
+    profile.pop("host_name", None)  # a trace is to be shown around; whose machine it was made on is nobody's business
     return profile | {
         "deviceProperties": [{"id": 0, "name": device_name, "totalGlobalMem": machine.memory_bytes}],
         "baseTimeNanoseconds": profile["baseTimeNanoseconds"] + clock.kineto_ns_at_virtual_zero(),
