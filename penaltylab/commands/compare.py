@@ -8,7 +8,7 @@ import msgspec
 
 from penaltylab.errors import InputError
 from penaltylab.study.compare import Compared, Entry, Side, compare_runs, read_side
-from penaltylab.study.report import number
+from penaltylab.study.pages import escaped, number
 
 SHOWN = 100
 
@@ -80,7 +80,7 @@ def _text(found: Compared, format: str) -> str:
     markdown = format == "markdown"
     lines = [f"A: {_name(found.a)}", f"B: {_name(found.b)}", *(f"DOUBT: {doubt}" for doubt in found.doubts)]
     if markdown:
-        lines = [f"- {_escaped(line)}" for line in lines]
+        lines = [f"- {escaped(line)}" for line in lines]
     lines += ["", *_table(["differs", "A", "B"], [list(row) for row in found.differences], markdown)]
     both = any(entry.comparison is None for entry in found.entries)
     titles = ["cell", "A, us a step", "B, us a step", "B against A" if not both else "prediction and measurement"]
@@ -108,15 +108,8 @@ def _table(titles: list[str], rows: list[list[str]], markdown: bool) -> list[str
     if not rows:
         return [f"{titles[0]}: nothing"]
     if markdown:
-        cells = [[_escaped(cell) for cell in row] for row in [titles, ["---"] * len(titles), *rows]]
+        cells = [[escaped(cell) for cell in row] for row in [titles, ["---"] * len(titles), *rows]]
         return [f"| {' | '.join(row)} |" for row in cells]
     flat = [[" ".join(cell.split())[:96] for cell in row] for row in [titles, *rows]]
     widths = [max(len(row[column]) for row in flat) for column in range(len(titles))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in flat]
-
-
-def _escaped(text: str) -> str:
-    """Text that stays text in Markdown."""
-    for letter, instead in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("`", "\\`"), ("[", "\\[")):
-        text = text.replace(letter, instead)
-    return " ".join(text.split())

@@ -15,8 +15,18 @@ from penaltylab import __version__
 from penaltylab.errors import InputError
 from penaltylab.study.cells import SweepCell, Task, estimate_s, plan_cells, tasks
 from penaltylab.study.folder import reserve, run_folder
-from penaltylab.study.records import Record, Row, Status, SweepRecord, append_row, now, read_record, write_record
-from penaltylab.study.resume import resume
+from penaltylab.study.records import (
+    Record,
+    Row,
+    Status,
+    SweepRecord,
+    append_row,
+    now,
+    read_record,
+    read_rows,
+    write_record,
+)
+from penaltylab.study.resume import in_order, resume
 from penaltylab.study.setting import Setting, setting
 from penaltylab.study.slots import has_gpu, local_slots
 from penaltylab.study.sweep import assignments
@@ -92,6 +102,7 @@ def _measure(
     from penaltylab.study.pool import run_tasks
     from penaltylab.study.progress import SweepProgress
     from penaltylab.study.report import write_report
+    from penaltylab.study.sweep_figure import draw_history
 
     found = resume(folder, planned, record.settings)
     summary.reused, summary.replaced = found.reused, dict(found.replaced)
@@ -120,6 +131,8 @@ def _measure(
     write_record(folder, record)
     if trouble:
         raise trouble
+    in_order(folder, cells)
+    draw_history(folder, list(read_rows(folder)), record.given["sweeps"])
     write_report(folder, record)
 
 

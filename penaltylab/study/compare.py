@@ -15,7 +15,8 @@ import numpy as np
 
 from penaltylab.study.measure import CONTROL
 from penaltylab.study.records import Record, Row, read_record, read_rows
-from penaltylab.study.stats import MIN_PAIRS, Comparison, compare_groups, compare_modelled, compare_pairs
+from penaltylab.study.stats import MIN_PAIRS, Comparison, compare_groups, compare_modelled
+from penaltylab.study.summary import controls
 
 PLACE = ("device", "machine", "host_time")
 """The parameters that say where and on which clock a run took place, not what it ran."""
@@ -63,23 +64,11 @@ class Side:
     @property
     def doubts(self) -> list[str]:
         """The A/A controls of this run that found a difference."""
-        controls = defaultdict(list)
-        for row in self.rows:
-            if row.arm.endswith(CONTROL) and row.pair is not None:
-                controls[row.cell, row.params_hash].append(row)
-        found = []
-        for (cell, params_hash), rows in controls.items():
-            again = {row.pair: row.step_us_median or math.nan for row in rows}
-            first = {
-                row.pair: row.step_us_median or math.nan
-                for row in self.rows
-                if (row.cell, row.params_hash) == (cell, params_hash) and not row.arm.endswith(CONTROL)
-            }
-            both = sorted(pair for pair in again.keys() & first.keys() if pair is not None)
-            result = compare_pairs([first[pair] for pair in both], [again[pair] for pair in both])
-            if result.verdict in {"faster", "slower"}:
-                found.append(f"the control of {cell} in {self.folder.name} failed: {result.text()}")
-        return found
+        return [
+            f"the control of {control.name} in {self.folder.name} failed: {control.comparison.text()}"
+            for control in controls(self.rows)
+            if control.failed
+        ]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penaltylab.errors import InputError
-from penaltylab.study.cells import Task
+from penaltylab.study.cells import SweepCell, Task
 from penaltylab.study.records import Record, Row, read_record, read_rows, write_atomically
 from penaltylab.study.setting import differences
 
@@ -50,6 +50,16 @@ def resume(folder: Path, tasks: list[Task], settings: dict[str, dict[str, Any]])
             file.write(_lines(old))
     write_atomically(folder / "results.jsonl", _lines(kept))
     return result
+
+
+def in_order(folder: Path, cells: list[SweepCell]) -> None:
+    """Put the rows of `results.jsonl` in order by round and cell, in whatever order they came."""
+    place = {cell.params.hash(): index for index, cell in enumerate(cells)}
+
+    def key(row: Row) -> tuple[int, int, str]:
+        return -1 if row.pair is None else row.pair, place.get(row.params_hash, len(place)), row.arm
+
+    write_atomically(folder / "results.jsonl", _lines(sorted(read_rows(folder), key=key)))
 
 
 def resume_notebooks(folder: Path, record: Record) -> set[int]:

@@ -9,8 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from penaltylab.params import Params
+from penaltylab.study.pages import number
 from penaltylab.study.records import CellRecord, Record, Row, append_row
-from penaltylab.study.report import number, write_report
+from penaltylab.study.report import write_report
 
 PROVENANCE = {
     "cpu": "a cpu",
