@@ -28,7 +28,8 @@ SLEEP = "import time; time.sleep(600)"
 
 
 def start(*arguments: object, cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "penaltylab.cli", "run", *map(str, arguments)]
+    workers = () if "--workers" in arguments else ("--workers", 1)
+    command = [sys.executable, "-m", "penaltylab.cli", "run", *map(str, arguments + workers)]
     return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -194,3 +195,24 @@ def test_the_notebooks_that_ship_run_quickly(tmp_path: Path) -> None:
     assert len(list((out / "traces").glob("*.json.gz"))) == 6
     assert len(list((out / "figures").glob("*.png"))) == 3
     assert not list((out / "notebooks").glob("*.log")), "the kernels printed something"
+
+
+def test_a_run_of_notebooks_is_resumed_where_it_stopped(tmp_path: Path) -> None:
+    notebook(tmp_path / "a.ipynb", PID, MEASURE)
+    notebook(tmp_path / "b.ipynb", MEASURE, "import pathlib; assert pathlib.Path(out_dir, 'go').exists()")
+    assert run("a.ipynb", "b.ipynb", "--out", "out", cwd=tmp_path)[0] == 1
+    kernel = (tmp_path / "out" / "pid").read_text()
+    (tmp_path / "out" / "go").touch()
+    status, errors = run("a.ipynb", "b.ipynb", "--out", "out", "--resume", cwd=tmp_path)
+    assert status == 0, errors
+    assert (tmp_path / "out" / "pid").read_text() == kernel, "what was done was run again"
+    assert sorted(row.cell for row in read_rows(tmp_path / "out")) == ["a", "b"]
+    assert set(ends(tmp_path / "out").values()) == {("ok", None)}
+
+
+def test_a_notebook_that_was_edited_is_run_again_when_resumed(tmp_path: Path) -> None:
+    notebook(tmp_path / "a.ipynb", MEASURE)
+    assert run("a.ipynb", "--out", "out", cwd=tmp_path)[0] == 0
+    notebook(tmp_path / "a.ipynb", MEASURE, "study.decode('other')")
+    assert run("a.ipynb", "--out", "out", "--resume", cwd=tmp_path)[0] == 0
+    assert [row.arm for row in read_rows(tmp_path / "out")] == ["arm", "other"]
