@@ -31,7 +31,7 @@ def same_tokens(study: Collector) -> "pd.DataFrame":
 
     rows = []
     for path, barrier in itertools.product(PATHS, BARRIERS[:2]):
-        given = study.with_changes(path=path, barrier=barrier, scenario="churn", batch_size=2, steps=16, warmup=4)
+        given = study.with_changes(path=path, barrier=barrier, scenario="churn", batch_size=2, steps=10, warmup=4)
         tokens = {name: decode(**given | {"h2d": name}).tokens for name in (BASELINE, *STRATEGIES)}
         for name in STRATEGIES:
             if tokens[name] != tokens[BASELINE]:
