@@ -39,8 +39,8 @@ $(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
 
 # Draws the figure of the README again.
 example: $(VENV)/study.stamp
-	rm -rf runs/example && $(BIN)/penaltylab run 02 --device emu --out runs/example
-	mkdir -p data/example && cp runs/example/figures/02_decode_timelines.normal-timelines.png data/example/normal-timelines.png
+	rm -rf data/example && $(BIN)/penaltylab run 02 03 --device emu --out data/example
+	cd data/example && rm -rf .lock figures/*.html && sed -i.tmp 's#$(CURDIR)/##g' notebooks/* && rm notebooks/*.tmp
 
 # Refreshes both locks; needs uv. torch pins its own CUDA packages, so that a lock without them fits every build of it.
 COMPILE := uv pip compile pyproject.toml --universal --upgrade --quiet --no-header --no-annotate

@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
@@ -18,7 +19,7 @@ def torch_build() -> dict[str, Any]:
         "git_version": torch.version.git_version,
         "cuda": torch.version.cuda,
         "rocm": torch.version.hip,
-        "flags": torch.__config__.show(),
+        "flags": re.sub(r"CXX_COMPILER=[^,]*, ", "", torch.__config__.show()),  # a path of whoever built it
         "threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
     }
