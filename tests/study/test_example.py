@@ -22,6 +22,11 @@ def rows() -> list[Row]:
     return [row for row in read_rows(EXAMPLE) if row.step_us_median is not None and " sglang " not in row.arm]
 
 
+def some_rows() -> list[Row]:
+    """All rows of the decode timelines, and a part of the many of the gain map."""
+    return [row for index, row in enumerate(rows()) if index % 8 == 0 or row.cell.startswith("02")]
+
+
 def test_it_has_the_page_and_every_picture_of_the_readme():
     pictures = re.findall(r"\]\((data/example/[^)]+)\)", (ROOT / "README.md").read_text())
     assert pictures
@@ -34,7 +39,7 @@ def test_it_says_that_its_numbers_are_simulated():
     assert "SIMULATED" in (EXAMPLE / "report.html").read_text()
 
 
-@pytest.mark.parametrize("row", [row for i, row in enumerate(rows()) if i % 8 == 0 or row.cell.startswith("02")], ids=lambda row: f"{row.cell} {row.arm}")
+@pytest.mark.parametrize("row", some_rows(), ids=lambda row: f"{row.cell} {row.arm}")
 def test_its_numbers_are_those_of_this_code(row):
     run = decode(**msgspec.to_builtins(Params.of(**{**row.params, "device": "emu"}).asdict()))
     for name in ("step_us", "cumulate_us", "stall_us"):
@@ -45,8 +50,6 @@ def test_its_numbers_are_those_of_this_code(row):
 
 NUMBER = r" ([\d,]+) \|"
 README_ROW = re.compile(rf"^\| (0\.5\.\d+) \| (normal|eagle) \|{3 * NUMBER} 0\.0 % \|$", re.MULTILINE)
-    r"^\| (0\.5\.\d+) \| (normal|eagle) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| 0\.0 % \|$", re.MULTILINE
-)
 
 
 @pytest.mark.parametrize("cells", README_ROW.findall((ROOT / "README.md").read_text()), ids=lambda cells: cells[:2])
