@@ -145,14 +145,14 @@ def test_a_sweep_that_is_told_to_stop_keeps_what_it_has(tmp_path: Path, number: 
 
 
 def test_twenty_kills_and_resumptions_end_as_an_undisturbed_run(tmp_path: Path) -> None:
-    sweep = [*seeds(60), "--workers", "2"]
+    sweep = [*seeds(240), "--workers", "2"]
     assert run(tmp_path / "whole", *sweep)[0] == 0
     moments, out = random.Random(11), tmp_path / "killed"
     interrupted = 0
     for _ in range(KILLS):
         process = start(out, *sweep, *(["--resume"] if (out / "record.json").exists() else []))
         try:
-            process.communicate(timeout=moments.uniform(0.3, 5))
+            process.communicate(timeout=moments.uniform(0.3, 3))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.communicate(timeout=30)
